@@ -1,0 +1,1 @@
+"""The schedule on Redis or Valkey. The only room that imports redis."""
