@@ -138,7 +138,8 @@ def _client_of_alias(alias: str, ours: dict[str, Any]) -> Any:
         pool = None  # the ValueError quotes pieces of the URL; raised below, outside this block, it is not even context
     if pool is None:
         raise BrokerMisconfigured(
-            f"The URL of the cache alias {alias!r} cannot be read: it looks like redis://user:password@host:6379/1, with special characters in % code."
+            f"The URL of the cache alias {alias!r} cannot be read: it must look like redis://user:password@host:6379/1, "
+            "with special characters in % code."
         )
     # Arguments in the URL win over everything else in from_url, so ours are put in afterwards.
     limit = ours.pop("max_connections")
@@ -156,7 +157,9 @@ def _server_of_alias(alias: str) -> tuple[str, dict[str, Any]]:
     except InvalidCacheBackendError:
         raise BrokerMisconfigured(f"There is no cache alias {alias!r}: add it to CACHES, or set TENANT_QUEUE['REDIS_ALIAS'].") from None
     except AttributeError:
-        raise BrokerMisconfigured(f"The cache alias {alias!r} is not a django-redis cache: the schedule needs a Redis or Valkey server.") from None
+        raise BrokerMisconfigured(
+            f"The cache alias {alias!r} is not a django-redis cache: the schedule needs a Redis or Valkey server."
+        ) from None
     return server[0] if isinstance(server, list | tuple) else server, client._options
 
 

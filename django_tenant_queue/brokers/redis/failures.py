@@ -10,7 +10,7 @@ from redis import exceptions as redis_errors
 from ...exceptions import BrokerMisconfigured, ScheduleError, ScheduleUnavailable, VerbFailed
 
 # Error codes that pass with time. A script's inner error carries its code inside the text on Redis 6.2 ("... -OOM command not allowed").
-_PASSING = "LOADING MASTERDOWN BUSY TRYAGAIN CLUSTERDOWN READONLY NOREPLICAS OOM MISCONF UNBLOCKED".split()
+_PASSING = ("LOADING", "MASTERDOWN", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "NOREPLICAS", "OOM", "MISCONF", "UNBLOCKED")
 _INNER_CODE = re.compile(rf"(?:^|-)({'|'.join([*_PASSING, 'NOPERM'])})(?: |$)")
 _REFUSED = (
     redis_errors.AuthenticationError,
@@ -31,9 +31,10 @@ _KINDS: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.ConnectionError, "connection"),
 )
 DROPS_CONNECTIONS = frozenset({"readonly", "masterdown", "protocol"})  # these say: this connection leads to the wrong place
+# Worth asking again within one call; a full memory or missing replicas are not mended in two seconds.
 PASSES_SOON = frozenset(
-    "connection timeout loading masterdown busy tryagain clusterdown readonly protocol maxclients unblocked".split()
-)  # worth asking again within one call; a full memory or missing replicas are not mended in two seconds
+    {"connection", "timeout", "loading", "masterdown", "busy", "tryagain", "clusterdown", "readonly", "protocol", "maxclients", "unblocked"}
+)
 
 
 def read_failure(error: Exception, *, verb: str, place: str, secrets: Iterable[str] = ()) -> ScheduleError:
@@ -42,7 +43,8 @@ def read_failure(error: Exception, *, verb: str, place: str, secrets: Iterable[s
     text = _scrubbed(str(error), secrets)
     if isinstance(error, redis_errors.MovedError | redis_errors.AskError):
         return BrokerMisconfigured(
-            f"The schedule at {place} is a node of a Redis Cluster: set TENANT_QUEUE['CLIENT_FACTORY'] to a callable that makes a cluster client."
+            f"The schedule at {place} is a node of a Redis Cluster: set TENANT_QUEUE['CLIENT_FACTORY'] to a callable that makes "
+            "a cluster client."
         )
     code = _INNER_CODE.search(text)
     if isinstance(error, _REFUSED) or (code and code[1] == "NOPERM"):
