@@ -48,11 +48,7 @@ PLACES = {
     "S2": "a death seen and not yet handled",
     "S3": "while draining",
 }
-_RULE = re.compile(
-    r"(?P<place>\w+)=(?P<action>exit9|raise|stop|sleep\([\d.]+\))(?P<options>(?::[^:,]+)*)(?:,(?P<directory>.+))?"
-)
-    r"(?P<place>\w+)=(?P<action>exit9|raise|stop|sleep\((?P<seconds>[\d.]+)\))(?P<options>(?::[^:,]+)*)(?:,(?P<directory>.+))?"
-)
+_RULE = re.compile(r"(?P<place>\w+)=(?P<action>exit9|raise|stop|sleep\([\d.]+\))(?P<options>(?::[^:,]+)*)(?:,(?P<directory>.+))?")
 
 _active: dict[str, _Switch] = {}
 
