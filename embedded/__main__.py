@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         if chosen.verb == "clean":
-            print(f"Removed what {clean(chosen.run_dir) if chosen.run_dir.is_dir() else 0} killed run(s) had left in {chosen.run_dir}.")
+            print(f"Removed what {clean(chosen.run_dir)} killed run(s) had left in {chosen.run_dir}.")
             return 0
         command = chosen.command[1:] if chosen.command[:1] == ["--"] else chosen.command
         if not command:
@@ -38,7 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("command", nargs=argparse.REMAINDER)
     cleans = verbs.add_parser("clean", help="remove what killed runs left behind")
     for verb in (runs, cleans):
-        verb.add_argument("--run-dir", type=Path, default=RUN_DIRECTORY, help="where the servers' data is kept (default: .run of the checkout)")
+        verb.add_argument(
+            "--run-dir", type=Path, default=RUN_DIRECTORY, help="where the servers' data is kept (default: .run of the checkout)"
+        )
     return parser
 
 

@@ -16,6 +16,8 @@ PR_SET_PDEATHSIG = 1
 def main() -> None:
     parent, death_signal, uid, gid, group, *command = sys.argv[1:]
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell starts its background jobs with SIGINT ignored
+        signal.signal(number, signal.SIG_DFL)
     if uid != "-":
         os.setgroups([])
         os.setgid(int(gid))

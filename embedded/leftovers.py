@@ -18,13 +18,14 @@ PR_SET_CHILD_SUBREAPER = 36
 GRACE_SECONDS = 5
 
 
-def adopt_orphans() -> None:
+def adopt_orphans() -> frozenset[int]:
+    """Returns the children there are already: the servers."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        _SERVERS.update(children_of(os.getpid()))
+    return frozenset(children_of(os.getpid()))
 
 
-def end_leftovers(group: int | None) -> None:
+def end_leftovers(servers: frozenset[int], group: int | None) -> None:
     """SIGTERM, then after five seconds SIGKILL, to every adopted process (elsewhere than on Linux: to the command's process group)."""
     if sys.platform != "linux":
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -33,7 +34,7 @@ def end_leftovers(group: int | None) -> None:
         return
     deadline = time.monotonic() + GRACE_SECONDS
     told: set[int] = set()
-    while leftovers := _leftovers():
+    while leftovers := _leftovers(servers):
         number = signal.SIGTERM if time.monotonic() < deadline else signal.SIGKILL
         for pid in leftovers:
             if number == signal.SIGKILL or pid not in told:
@@ -45,13 +46,10 @@ def end_leftovers(group: int | None) -> None:
         print(f"The command left {len(told)} process(es) behind; they have been ended.", file=sys.stderr)
 
 
-_SERVERS: set[int] = set()
-
-
-def _leftovers() -> list[int]:
+def _leftovers(servers: frozenset[int]) -> list[int]:
     """Adopted processes that still run; those that have ended are reaped here."""
     alive = []
-    for pid in set(children_of(os.getpid())) - _SERVERS:
+    for pid in set(children_of(os.getpid())) - servers:
         with contextlib.suppress(ChildProcessError):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 alive.append(pid)

@@ -32,6 +32,8 @@ class Place:
         self.root = root
         self.identity = identity
         self._lock = lock
+        self._pid = os.getpid()
+        self._open = True
         self._copies: dict[str, Programs] = {}
         self._base = root if identity is None or identity.can_use(root) else self._outside(identity)
 
@@ -41,7 +43,7 @@ class Place:
         directory = run_directory or RUN_DIRECTORY
         identity = Identity.for_servers()
         with _writable(directory), _locked(directory / "lock"):
-            clean(directory)
+            _clean(directory)
             root = directory / secrets.token_hex(4)
             root.mkdir(mode=0o711)
             root.chmod(0o711)  # whatever the umask: the servers' user passes through, and may not list
@@ -73,8 +75,10 @@ class Place:
             pids.write(f"{pid}\n")
 
     def close(self) -> None:
-        _remove(self.root)
-        os.close(self._lock)
+        if self._open and os.getpid() == self._pid:  # a fork of ours that ends normally must not remove what we still use
+            self._open = False
+            _remove(self.root)
+            os.close(self._lock)
 
     def _outside_base(self) -> Path:
         if self._base == self.root:
@@ -86,7 +90,9 @@ class Place:
         """Below the system's temporary directory. Recorded before it is made, so that a kill in between leaves nothing unknown."""
         temporary = next((p for p in _temporary_directories() if identity.can_use(p)), None)
         if temporary is None:
-            raise EmbeddedError(f"No temporary directory can be reached by the servers' user (uid {identity.uid}): set TMPDIR to one that can.")
+            raise EmbeddedError(
+                f"No temporary directory can be reached by the servers' user (uid {identity.uid}): set TMPDIR to one that can."
+            )
         outside = temporary / f"{OUTSIDE_PREFIX}{secrets.token_hex(6)}"
         with (self.root / "outside").open("a") as record:
             record.write(f"{outside}\n")
@@ -97,6 +103,13 @@ class Place:
 
 def clean(directory: Path) -> int:
     """Removes what runs that were killed left below `directory`; returns how many. Live runs are left alone."""
+    if not directory.is_dir():
+        return 0
+    with _writable(directory), _locked(directory / "lock"):
+        return _clean(directory)
+
+
+def _clean(directory: Path) -> int:
     removed = 0
     for root in sorted(p for p in directory.iterdir() if p.is_dir()):
         with contextlib.suppress(PermissionError):  # another user's

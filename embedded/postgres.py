@@ -76,7 +76,12 @@ class Postgres(Server):
         command = [str(self._bin / "initdb"), "-D", str(self.data), "-U", ADMIN, f"--pwfile={secret}", "--auth=scram-sha-256"]
         command += ["--encoding=UTF8", "--no-sync", "--no-instructions", *self._locale()]
         made = subprocess.run(
-            launched(command, signal.SIGKILL, place), cwd=self.directory, env=server_environment(), capture_output=True, text=True, check=False
+            launched(command, signal.SIGKILL, place),
+            cwd=self.directory,
+            env=server_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
         )
         secret.unlink()
         if made.returncode:
@@ -84,8 +89,12 @@ class Postgres(Server):
 
     def _locale(self) -> list[str]:
         """Unicode rules that do not depend on the system's locales, where this Postgres has them (17 and newer)."""
-        known = subprocess.run([self._bin / "initdb", "--help"], env=server_environment(), capture_output=True, text=True, check=False).stdout
-        return ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if "--builtin-locale" in known else ["--locale=C.UTF-8"]
+        known = subprocess.run(
+            [self._bin / "initdb", "--help"], env=server_environment(), capture_output=True, text=True, check=False
+        ).stdout
+        return (
+            ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if "--builtin-locale" in known else ["--locale=C.UTF-8"]
+        )
 
     def _command(self) -> list[str]:
         settings = [option for key, value in self._settings.items() for option in ("-c", f"{key}={value}")]
@@ -102,6 +111,8 @@ class Postgres(Server):
         app, database = sql.Identifier(APP), sql.Identifier(DATABASE)
         with psycopg.connect(self.admin_url, autocommit=True) as admin:
             admin.execute(
-                sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} NOSUPERUSER NOBYPASSRLS NOCREATEROLE CREATEDB").format(app, sql.Literal(self.password))
+                sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} NOSUPERUSER NOBYPASSRLS NOCREATEROLE CREATEDB").format(
+                    app, sql.Literal(self.password)
+                )
             )
             admin.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(database, app))

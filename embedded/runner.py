@@ -40,19 +40,17 @@ class Interrupted(BaseException):
 
 def run(command: list[str], options: Options) -> int:
     """The command's exit status; 128 + n when signal n ended it. Raises EmbeddedError when a server cannot be had."""
-    for number in FORWARDED:
-        signal.signal(number, _interrupt)
-    wanted = {"REDIS_URL", "DATABASE_URL"} - {name for name in os.environ if os.environ[name]}
-    place = Place.open(options.run_directory) if wanted else None
+    wanted = {name for name in ("REDIS_URL", "DATABASE_URL") if not os.environ.get(name)}
     servers: list[Server] = []
+    _hold_signals()
+    place = Place.open(options.run_directory) if wanted else None
     try:
-        environment = _start_servers(servers, place, options, wanted)
-        return _run_command(command, os.environ | environment)
+        _release_signals()
+        return _run_command(command, os.environ | _start_servers(servers, place, options, wanted))
     except Interrupted as interrupted:
         return 128 + interrupted.number
     finally:
-        for number in FORWARDED:  # from here on nothing may cut the cleaning short but SIGKILL, and then the servers die with us
-            signal.signal(number, signal.SIG_IGN)
+        _hold_signals()  # nothing but SIGKILL may cut the cleaning short, and then the servers die with us
         for server in servers:
             server.close()
         if place:
@@ -75,19 +73,29 @@ def _start_servers(servers: list[Server], place: Place | None, options: Options,
 
 
 def _run_command(command: list[str], environment: dict[str, str]) -> int:
-    """Ctrl-C on a terminal reaches the command by itself; without one it has a process group of its own and gets each signal once, from us."""
+    """Ctrl-C on a terminal reaches the command by itself; elsewhere it has a process group of its own and gets a signal once, from us."""
     at_terminal = _in_foreground()
-    adopt_orphans()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
-    signal.signal(signal.SIGCHLD, _nothing)
-    group = "same" if at_terminal else "own"
-    process = subprocess.Popen(launched(command, signal.SIGTERM, group=group), env=environment)
+    servers = adopt_orphans()
+    _hold_signals()
+    signal.signal(signal.SIGCHLD, _nothing)  # one that is ignored is not delivered everywhere
+    process = subprocess.Popen(launched(command, signal.SIGTERM, group="same" if at_terminal else "own"), env=environment)
     while process.poll() is None:
         number, from_kernel = _next_signal()
         if number in FORWARDED and not (at_terminal and from_kernel):
             process.send_signal(number)
-    end_leftovers(group=None if at_terminal else process.pid)
+    end_leftovers(servers, group=None if at_terminal else process.pid)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _hold_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
+
+
+def _release_signals() -> None:
+    for number in FORWARDED:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # under nohup it stays ignored
+            signal.signal(number, _interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*FORWARDED, signal.SIGCHLD})
 
 
 def _next_signal() -> tuple[int, bool]:

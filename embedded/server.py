@@ -62,14 +62,8 @@ class Server:
         """Returns when the server answers. Raises EmbeddedError with the last log lines when it does not."""
         if self.running:
             return self
-        if self._place is None:
-            self._place = Place.open()
         if self._directory is None:
-            if self._port_is_fixed and not port_is_free(self.port):
-                raise self._busy()
-            self._directory = self._place.directory(self.name.lower())
-            self._remove_at_exit = weakref.finalize(self, self._place.close) if self._owns_place else None
-            self._prepare(self._place)
+            self._move_in()
         deadline = time.monotonic() + START_SECONDS
         while not self._comes_up(deadline):
             # Somebody took the port since we looked, or (after a kill) a child of ours still holds shared memory.
@@ -92,8 +86,8 @@ class Server:
     def kill(self) -> None:
         """SIGKILL: what a lost machine looks like to everybody else."""
         if self.running:
-            children = children_of(self.pid)
-            for pid in [self.pid, *children]:
+            os.kill(self.pid, signal.SIGSTOP)  # so that it has no more children than we see
+            for pid in [*children_of(self.pid), self.pid]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._wait_or_kill()
@@ -109,7 +103,6 @@ class Server:
             self.stop()
         finally:
             if self._owns_place and self._place is not None:
-                self._remove_at_exit.detach()  # type: ignore[union-attr]
                 self._place.close()
                 self._place, self._directory, self._was_up = None, None, False
 
@@ -138,6 +131,15 @@ class Server:
     def last_log_lines(self, count: int = 12) -> str:
         log = self.directory / "log"
         return "\n".join(log.read_text(errors="replace").splitlines()[-count:]) if log.exists() else ""
+
+    def _move_in(self) -> None:
+        if self._port_is_fixed and not port_is_free(self.port):
+            raise self._busy()
+        if self._place is None:
+            self._place = Place.open()
+            weakref.finalize(self, self._place.close)
+        self._directory = self._place.directory(self.name.lower())
+        self._prepare(self._place)
 
     def _comes_up(self, deadline: float) -> bool:
         if not self._port_is_fixed and not self._was_up:

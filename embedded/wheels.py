@@ -26,7 +26,9 @@ class Programs:
     def copied_to(self, base: Path) -> Programs:
         for part in self.parts:
             if (self.base / part).is_dir():
-                shutil.copytree(self.base / part, base / part, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "__pycache__"))
+                shutil.copytree(
+                    self.base / part, base / part, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "__pycache__")
+                )
         return replace(self, base=base)
 
 
@@ -61,7 +63,9 @@ def _package(module: str, distribution: str, variable: str) -> Path:
 
 def _present(programs: Programs, name: str, variable: str) -> Programs:
     if not (programs.directory / name).is_file():
-        raise EmbeddedError(f"The installed wheel has no `{name}` for this platform ({_platform()}): set {variable} to a server of your own.")
+        raise EmbeddedError(
+            f"The installed wheel has no `{name}` for this platform ({_platform()}): set {variable} to a server of your own."
+        )
     return programs
 
 
