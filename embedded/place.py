@@ -22,6 +22,7 @@ from embedded.identity import Identity
 from embedded.wheels import Programs
 
 RUN_DIRECTORY = Path(__file__).resolve().parent.parent / ".run"
+PREFIX = "servers-"  # others keep things of theirs in `.run/` too
 OUTSIDE_PREFIX = "django-tenant-queue-"
 
 
@@ -44,7 +45,7 @@ class Place:
         identity = Identity.for_servers()
         with _writable(directory), _locked(directory / "lock"):
             _clean(directory)
-            root = directory / secrets.token_hex(4)
+            root = directory / f"{PREFIX}{secrets.token_hex(4)}"
             root.mkdir(mode=0o711)
             root.chmod(0o711)  # whatever the umask: the servers' user passes through, and may not list
             lock = _take(root / "lock")
@@ -111,7 +112,7 @@ def clean(directory: Path) -> int:
 
 def _clean(directory: Path) -> int:
     removed = 0
-    for root in sorted(p for p in directory.iterdir() if p.is_dir()):
+    for root in sorted(directory.glob(f"{PREFIX}*")):
         with contextlib.suppress(PermissionError):  # another user's
             lock = _take(root / "lock")
             if lock is not None:
