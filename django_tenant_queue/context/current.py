@@ -15,7 +15,7 @@ from ..envelope import ACTOR_TYPES, RunningJob, tenant_id_of
 from ..exceptions import InvalidOption, OutsideJob, TenantMismatch
 
 CORRELATION_MAX_LENGTH = 128
-ACTOR_MAX_LENGTH = 128
+ACTOR_MAX_LENGTH = 255
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -133,10 +133,15 @@ def new_correlation_id() -> str:
 
 
 def correlation_id_of(value: object) -> str:
-    """The value if it is 1 to 128 printable ASCII characters, else a new id: an id from outside must not be able to break a log line."""
-    if isinstance(value, str) and 1 <= len(value) <= CORRELATION_MAX_LENGTH and value.isascii() and value.isprintable() and value.strip():
+    """The value if it can be a correlation id, else a new one."""
+    return valid_correlation_id(value) or new_correlation_id()
+
+
+def valid_correlation_id(value: object) -> str | None:
+    """The value if it is 1 to 128 printable ASCII characters, else None: an id from outside must not be able to break a log line."""
+    if isinstance(value, str) and len(value) <= CORRELATION_MAX_LENGTH and value.isascii() and value.isprintable() and value.strip():
         return value
-    return new_correlation_id()
+    return None
 
 
 def trace_of(value: object) -> str:
@@ -145,7 +150,10 @@ def trace_of(value: object) -> str:
 
 
 def actor_of(actor_id: Any, actor_type: Any) -> tuple[str | None, str]:
-    """Checked (actor_id, actor_type): None or 1 to 128 characters (int and UUID by str()), one of ACTOR_TYPES. Raises InvalidOption."""
+    """Checked (actor_id, actor_type): None or 1 to 255 printable characters (int and UUID by str()), one of ACTOR_TYPES.
+
+    Raises InvalidOption.
+    """
     if actor_type not in ACTOR_TYPES:
         raise InvalidOption("actor_type", actor_type, f"it must be one of {', '.join(ACTOR_TYPES)}")
     if actor_id is None:
@@ -153,14 +161,6 @@ def actor_of(actor_id: Any, actor_type: Any) -> tuple[str | None, str]:
     if isinstance(actor_id, bool) or not isinstance(actor_id, str | int | UUID):
         raise InvalidOption("actor_id", actor_id, f"it must be a str, int, UUID or None, not {type(actor_id).__name__}")
     text = str(actor_id)
-    if not 1 <= len(text) <= ACTOR_MAX_LENGTH or "\0" in text or not _is_text(text):
-        raise InvalidOption("actor_id", actor_id, f"it must have 1 to {ACTOR_MAX_LENGTH} characters, no NUL and no lone surrogate")
+    if not 1 <= len(text) <= ACTOR_MAX_LENGTH or not text.isprintable():  # NUL and lone surrogates are not printable
+        raise InvalidOption("actor_id", actor_id, f"it must have 1 to {ACTOR_MAX_LENGTH} printable characters")
     return text, actor_type
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -208,18 +208,18 @@ def _put_back(connection: BaseDatabaseWrapper) -> Iterator[None]:
 
 
 @contextmanager
-def as_ledger(connection: BaseDatabaseWrapper) -> Iterator[None]:
+def as_queue_role(using: str) -> Iterator[None]:
     """For statements on this app's own tables from inside a body: allowed also outside tenant_transaction(), and not as the task's role.
 
     With a TASK_ROLE inside a transaction the block is a savepoint of its own; the task's role is back after it.
     """
-    with _statements_allowed(connection.alias):
-        conf = get_conf()
-        if conf.task_role is None or not in_job() or not connection.in_atomic_block or not has_settings(connection):
+    connection = connections[using]
+    with _statements_allowed(using):
+        if get_conf().task_role is None or not in_job() or not connection.in_atomic_block or not has_settings(connection):
             yield
             return
         role = _current(connection, ("role",))["role"]
-        with transaction.atomic(using=connection.alias):
+        with transaction.atomic(using=using):
             leave_role(connection)
             yield
             _set(connection, {"role": role})  # after an exception the savepoint's rollback does this
