@@ -1,0 +1,1 @@
+"""The schedule: what may run now, and who holds it. `base` is the contract, the others keep it."""

@@ -1,0 +1,1 @@
+"""The process tree that runs jobs: supervisor -> zygote -> worker processes, lease keeper, keepers, quarantine."""
