@@ -119,7 +119,13 @@ def connect(alias: str, factory: str | None, patience: Patience) -> Any:
     Raises BrokerMisconfigured when neither does."""
     if factory is not None:
         return _import(factory)(**connection_options(patience))
-    return _client_of_alias(alias, connection_options(patience))
+    client = _client_of_alias(alias, connection_options(patience))
+    if client is None:  # raised here, where no local variable holds the URL
+        raise BrokerMisconfigured(
+            f"The URL of the cache alias {alias!r} cannot be read: it must look like redis://user:password@host:6379/1, "
+            "with special characters in % code."
+        )
+    return client
 
 
 def _import(path: str) -> Callable[..., Any]:
@@ -134,13 +140,8 @@ def _client_of_alias(alias: str, ours: dict[str, Any]) -> Any:
     factory = _connection_factory(options, ours)
     try:
         pool = factory.get_connection_pool(factory.make_connection_params(url))
-    except ValueError:
-        pool = None  # the ValueError quotes pieces of the URL; raised below, outside this block, it is not even context
-    if pool is None:
-        raise BrokerMisconfigured(
-            f"The URL of the cache alias {alias!r} cannot be read: it must look like redis://user:password@host:6379/1, "
-            "with special characters in % code."
-        )
+    except ValueError:  # its text quotes pieces of the URL
+        return None
     # Arguments in the URL win over everything else in from_url, so ours are put in afterwards.
     limit = ours.pop("max_connections")
     pool.max_connections = limit

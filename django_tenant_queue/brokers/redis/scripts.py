@@ -23,12 +23,15 @@ class Script:
     text: str = field(repr=False)
     sha: str
 
+    @classmethod
+    def of(cls, verb: str, text: str) -> Script:
+        return cls(verb, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
 
 @cache
 def load(verb: str) -> Script:
     """The script of a verb. Raises LookupError when it, or a fragment that it includes, is not in the package."""
-    text = expand(_read(f"{verb}.lua"), set())
-    return Script(verb, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script.of(verb, expand(_read(f"{verb}.lua"), set()))
 
 
 def expand(text: str, seen: set[str]) -> str:
