@@ -84,9 +84,10 @@ class UnknownTask(TenantQueueError, LookupError):
 class DuplicateTask(TenantQueueError):
     """Two functions were registered under one name."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"A task named {name!r} is registered already: give one of them another name=....")
+    def __init__(self, name: str, twin: str | None = None) -> None:
+        self.name, self.twin = name, twin
+        what = f"Tasks {name!r} and {twin!r} have the same task number" if twin else f"A task named {name!r} is registered already"
+        super().__init__(f"{what}: give one of them another name=....")
 
 
 # -- inside a job

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from functools import lru_cache
 
 from .brokers.base import Broker, Publication, Published
 from .models.moves import Runnable
-
-
-@lru_cache(maxsize=4096)
-def task_number(name: str) -> int:
-    """A stable 31-bit number for a task name: the schedule never holds names. See docs/decisions/0002."""
-    return int.from_bytes(hashlib.blake2s(name.encode(), digest_size=4).digest(), "big") & 0x7FFF_FFFF
+from .registry import task_number
 
 
 def publication(row: Runnable) -> Publication:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from .exceptions import DuplicateTask, InvalidOption, InvalidPayload, NotBuiltYet, UnknownTask
@@ -95,11 +97,15 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task[Any, Any]] = {}
+        self._numbers: dict[int, str] = {}
 
     def add(self, task: Task[Any, Any]) -> None:
         known = self._tasks.get(task.name)
         if known is not None and (known.function.__module__, known.function.__qualname__) != (task.function.__module__, task.function.__qualname__):
             raise DuplicateTask(task.name)
+        twin = self._numbers.setdefault(task_number(task.name), task.name)
+        if twin != task.name:
+            raise DuplicateTask(task.name, twin)
         self._tasks[task.name] = task
 
     def get(self, name: object) -> Task[Any, Any]:
@@ -116,6 +122,13 @@ class Registry:
 
     def discard(self, name: str) -> None:
         self._tasks.pop(name, None)
+        self._numbers.pop(task_number(name), None)
+
+
+@lru_cache(maxsize=4096)
+def task_number(name: str) -> int:
+    """A stable 31-bit number for a task name: the schedule never holds names."""
+    return int.from_bytes(hashlib.blake2s(name.encode(), digest_size=4).digest(), "big") & 0x7FFF_FFFF
 
 
 registry = Registry()
