@@ -16,6 +16,7 @@ from ..base import Waiter
 from .clients import Connect, deadline
 
 LONGEST_STEP_SECONDS = 0.5  # connecting or reading a half-sent message; an interrupt() that meets one waits for at most this
+SHORTEST_CONNECT_SECONDS = 0.05  # with less left of a wait, connecting would only be cut off; who waits so shortly looks by itself
 _LOST = (RedisError, RedisClusterException, OSError, ScheduleError)
 
 
@@ -49,7 +50,7 @@ class RedisWaiter(Waiter):
             self._leave_to_parent()
         end = time.monotonic() + seconds
         while True:
-            if self._connection is None and time.monotonic() >= self._subscribe_at and self._subscribe(end):
+            if self._may_subscribe(end) and self._subscribe(end):
                 return True
             woken = self._read_messages()
             if not woken:
@@ -72,6 +73,11 @@ class RedisWaiter(Waiter):
             if end >= 0:
                 os.close(end)
 
+    @property
+    def is_subscribed(self) -> bool:
+        """False while the connection is known to be lost."""
+        return self._connection is not None
+
     # -- sleeping
 
     def _sleep(self, end: float) -> None:
@@ -80,8 +86,13 @@ class RedisWaiter(Waiter):
         sock = None if self._connection is None else self._connection._sock
         if sock is not None:
             poll.register(sock, select.POLLIN)
-        until = min(end, self._subscribe_at if sock is None else self._alive_at + self._pulse_seconds * (1 + self._pulse_sent))
-        poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        poll.poll(max(0.0, min(end, self._next_step_at(end)) - time.monotonic()) * 1000)
+
+    def _next_step_at(self, end: float) -> float:
+        if self._connection is not None:
+            return self._alive_at + self._pulse_seconds * (1 + self._pulse_sent)
+        at = max(self._subscribe_at, time.monotonic())
+        return at if end - at >= SHORTEST_CONNECT_SECONDS else end
 
     def _drain_pipe(self) -> bool:
         with suppress(BlockingIOError):
@@ -89,6 +100,10 @@ class RedisWaiter(Waiter):
         return False
 
     # -- the subscription
+
+    def _may_subscribe(self, end: float) -> bool:
+        now = time.monotonic()
+        return self._connection is None and now >= self._subscribe_at and end - now >= SHORTEST_CONNECT_SECONDS
 
     def _subscribe(self, end: float) -> bool:
         connection = None
