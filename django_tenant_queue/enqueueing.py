@@ -13,7 +13,7 @@ from datetime import timezone as tz
 from functools import partial
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import transaction
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
@@ -21,7 +21,7 @@ from . import failpoints, logs
 from .brokers.current import get_broker
 from .conf import Conf, get_conf
 from .context.current import Origin, actor_of, correlation_id_of, current_origin, new_correlation_id
-from .context.database import as_ledger
+from .context.database import as_queue_role
 from .envelope import Envelope, tenant_id_of
 from .exceptions import InvalidOption, InvalidPayload, MissingTenant, NotBuiltYet, ScheduleError, TenantMismatch
 from .models import Job, Status
@@ -194,7 +194,7 @@ _ENVELOPE_FIELDS = ("tenant_id", "actor_id", "actor_type", "task", "payload", "q
 
 
 def _record(conf: Conf, jobs: Sequence[Job], delay_seconds: float | None) -> None:
-    with as_ledger(connections[conf.database]):
+    with as_queue_role(conf.database):
         Job.objects.using(conf.database).record(jobs, delays=[delay_seconds] * len(jobs))
     failpoints.hit("E1", task=jobs[0].task)
     rows = [Runnable(job.id, job.queue, job.lane_key, job.task, job.cost, job.priority, 0) for job in jobs if job.status == Status.QUEUED]
