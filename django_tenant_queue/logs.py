@@ -125,3 +125,25 @@ def suspects(count: int, how: str) -> None:
 
 def crashed(job_id: object, how: str, dead: bool) -> None:
     logger.error("a job killed its process (%s)%s job_id=%s", how, "; dead letter" if dead else "; runs again in a process of its own", job_id)
+
+
+# -- keepers
+
+
+def keeper_failing(name: str, error: BaseException, *, unexpected: bool) -> None:
+    """`unexpected`: neither store is to blame, so the traceback is wanted."""
+    trace = error if unexpected else None
+    logger.error("keeper %s is failing and tries again: %s: %s", name, type(error).__name__, one_line(error), exc_info=trace)
+
+
+def keeper_recovered(name: str, failures: int, seconds: float) -> None:
+    logger.warning("keeper %s works again after %d failures in %.1f s", name, failures, seconds)
+
+
+def rebuild_begins(epoch: str, replaces: str | None) -> None:
+    why = f"it replaces {replaces}, which was rolled back, left half-built or filled from another ledger" if replaces else "Redis holds none"
+    logger.warning("the schedule is rebuilt from the ledger: epoch %s begins, %s", epoch, why)
+
+
+def rebuild_ends(epoch: str, leases: int, offered: int) -> None:
+    logger.warning("the schedule is rebuilt: epoch %s holds %d leases of running jobs, %d queued jobs were offered to it", epoch, leases, offered)

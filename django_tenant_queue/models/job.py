@@ -66,7 +66,7 @@ class Job(models.Model):
     class Meta:
         db_table = "tenant_queue_job"
         indexes = [
-            models.Index("xid", name="tenant_queue_job_unfinished", condition=Q(finished_at__isnull=True, xid__isnull=False)),
+            models.Index("xid", "id", name="tenant_queue_job_unfinished", condition=Q(finished_at__isnull=True, xid__isnull=False)),
             models.Index("due_at", name="tenant_queue_job_due", condition=Q(finished_at__isnull=True, xid__isnull=True)),
             models.Index("tenant_id", F("enqueued_at").desc(), name="tenant_queue_job_tenant"),
         ]

@@ -7,7 +7,7 @@ Guards (design: "who may move a job"): the fence for whoever runs the job, the c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,8 @@ class JobQuerySet(models.QuerySet["Job"]):
     # -- record
 
     def record(self, jobs: Sequence[Job], *, delays: Sequence[float | None]) -> None:
-        """Insert rows in one statement. `delays[i]` seconds: due by the database's clock, else `jobs[i].due_at`."""
+        """Insert rows in one statement. Scheduled rows are due `delays[i]` seconds from the database's now, else at `jobs[i].due_at`;
+        queued ones at once by the database's clock: by a web server's clock that is ahead, start would refuse them."""
         columns = {name: [getattr(job, name) for job in jobs] for name in _INSERTED}
         # bool: waits for a due time, so it is not runnable and carries no xid
         waits = [job.status == "scheduled" for job in jobs]
@@ -196,20 +197,6 @@ class JobQuerySet(models.QuerySet["Job"]):
             cursor.execute(_CANCEL, [reason, list(job_ids)])
             return [row[0] for row in cursor.fetchall()]
 
-    def runnable_since(self, xmax: int, xip: Sequence[int], limit: int) -> list[Runnable]:
-        """Queued rows made runnable by a transaction not visible to the snapshot (xmax, xip); the relay's exact difference."""
-        return self._runnable(_SINCE, [xmax, list(xip), limit])
-
-    def runnable_after(self, job_id: UUID | None, limit: int) -> list[Runnable]:
-        """Queued rows in id order after `job_id`: the reconciler's walk."""
-        return self._runnable(_AFTER, [job_id, job_id, limit])
-
-    def running_after(self, job_id: UUID | None, limit: int) -> list[tuple[UUID, str, int, str, str, str, int]]:
-        """Running rows in id order: (id, claim token, fence, queue, lane key, task, cost)."""
-        with self._cursor() as cursor:
-            cursor.execute(_RUNNING, [job_id, job_id, limit])
-            return list(cursor.fetchall())
-
     # -- private
 
     def _cursor(self) -> Any:
@@ -224,14 +211,6 @@ class JobQuerySet(models.QuerySet["Job"]):
         with self._cursor() as cursor:
             cursor.execute(sql, params)
             return [Runnable(*row) for row in cursor.fetchall()]
-
-
-def publications_in_pages(walk: Any, page: int) -> Iterator[list[Runnable]]:
-    """Pages of `walk(after, limit)` until it is empty."""
-    after: UUID | None = None
-    while rows := walk(after, page):
-        yield rows
-        after = rows[-1].job_id
 
 
 def _error(error: dict[str, Any]) -> str:
@@ -250,7 +229,8 @@ _INSERTED = {
 _INSERT = f"""
 INSERT INTO tenant_queue_job ({", ".join(name for name in _INSERTED if name != "due_at")}, due_at, xid,
     reason, fence, claim_token, failures, crashes, interruptions, infrastructure, suspect, errors)
-SELECT {", ".join("n." + name for name in _INSERTED if name != "due_at")}, coalesce(now() + make_interval(secs => n.delay), n.due_at),
+SELECT {", ".join("n." + name for name in _INSERTED if name != "due_at")},
+    CASE WHEN n.waits THEN coalesce(now() + make_interval(secs => n.delay), n.due_at) ELSE now() END,
     CASE WHEN n.waits THEN NULL ELSE {XID} END, '', 0, '', 0, 0, 0, 0, 0, '[]'
 FROM unnest({", ".join(f"%s::{kind}[]" for kind in _INSERTED.values())}, %s::bool[], %s::float8[])
     AS n({", ".join(_INSERTED)}, waits, delay)
@@ -318,14 +298,4 @@ RETURNING {_PUBLICATION}"""
 _CANCEL = """
 UPDATE tenant_queue_job j SET status = 'cancelled', finished_at = clock_timestamp(), reason = %s
 WHERE j.id = ANY(%s) AND j.status IN ('scheduled', 'queued', 'retrying') RETURNING j.id"""
-_SINCE = f"""
-SELECT {_PUBLICATION} FROM tenant_queue_job j
-WHERE j.finished_at IS NULL AND (j.xid >= %s OR j.xid = ANY(%s::bigint[])) AND j.status = 'queued' AND j.due_at <= now()
-ORDER BY j.xid LIMIT %s"""
 _QUEUED_OF = f"SELECT {_PUBLICATION} FROM tenant_queue_job j WHERE j.id = ANY(%s) AND j.status = 'queued' AND j.due_at <= now()"
-_AFTER = f"""
-SELECT {_PUBLICATION} FROM tenant_queue_job j
-WHERE j.finished_at IS NULL AND j.xid IS NOT NULL AND j.status = 'queued' AND (%s::uuid IS NULL OR j.id > %s) ORDER BY j.id LIMIT %s"""
-_RUNNING = """
-SELECT j.id, j.claim_token, j.fence, j.queue, j.lane_key, j.task, j.cost FROM tenant_queue_job j
-WHERE j.finished_at IS NULL AND j.xid IS NOT NULL AND j.status = 'running' AND (%s::uuid IS NULL OR j.id > %s) ORDER BY j.id LIMIT %s"""

@@ -1,0 +1,9 @@
+"""Signals for what an operator must hear about. Receivers that raise are ignored."""
+
+from django.dispatch import Signal
+
+keeper_failing = Signal()
+"""A keeper began to fail: `sender` its class, `name` of the keeper, `error`. Sent once until it works again."""
+
+keeper_recovered = Signal()
+"""A keeper works again: `sender` its class, `name` of the keeper, `seconds` that it had been failing."""
