@@ -35,10 +35,7 @@ def describe(error: BaseException, secrets: Iterable[str] = ()) -> ErrorText:
     """The texts of `error`; `secrets` are replaced by [redacted]."""
     name = _class_name(error)
     hidden = sorted((s for s in secrets if len(s) >= 3), key=len, reverse=True)
-    try:
-        message = clean(_DETAIL.sub("", str(error)), MESSAGE_MAX, hidden)
-    except Exception:
-        message = "(the error's own text could not be read)"
+    message = clean(_DETAIL.sub("", _text(error)), MESSAGE_MAX, hidden)
     try:
         trace = clean(_DETAIL.sub("", _traceback(error)), TRACEBACK_MAX, hidden)
     except Exception:
@@ -94,13 +91,20 @@ def _class_name(error: BaseException) -> str:
     return clean(name, 255)
 
 
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(the error's own text could not be read)"
+
+
 def _traceback(error: BaseException) -> str:
     """The innermost frames of the error and of its causes; text only, no locals."""
     parts, seen, current = [], set(), error
     while current is not None and id(current) not in seen and len(parts) < CHAIN_MAX:
         seen.add(id(current))
         frames = "".join(traceback.format_tb(current.__traceback__, limit=-FRAMES_MAX))
-        parts.append(f"Traceback (most recent call last):\n{frames}{_class_name(current)}: {str(current)[:MESSAGE_MAX]}\n")
+        parts.append(f"Traceback (most recent call last):\n{frames}{_class_name(current)}: {_text(current)[:MESSAGE_MAX]}\n")
         following = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
         if following is None:
             break
