@@ -7,7 +7,6 @@ It is stored as `text`, because jsonb changes numbers.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import sys
@@ -19,7 +18,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from django.utils.functional import Promise
+from django.utils.functional import LazyObject, Promise
 
 from .exceptions import InvalidPayload, UnreadablePayload
 
@@ -31,13 +30,14 @@ _Where = tuple["_Where", object] | None  # the way to a value: its parent's way 
 _ADVICE: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (Enum, "pass its .value"),
     (tuple, "it would come back as a list; pass list(...)"),
-    (set | frozenset, "pass sorted(...), a list"),  # type: ignore[arg-type]
+    ((set, frozenset), "pass sorted(...), a list"),
     ((bytes, bytearray, memoryview), "pass text, for example base64"),
     (Decimal, "pass str(...), a float would round"),
     (UUID, "pass str(...)"),
     ((date, time), "pass .isoformat()"),
     (timedelta, "pass .total_seconds()"),
     (Promise, "a lazy translation has no language in a worker; pass str(...)"),
+    (LazyObject, "pass the value it stands for"),
     (types.GeneratorType, "it can be read only once; pass list(...)"),
     (complex, "JSON has no complex numbers"),
     (str, "it is a subclass of str and would come back as str; pass str(...) of it"),
@@ -163,11 +163,12 @@ def _check_scalar(value: Any, kind: type, where: _Where) -> None:
 
 
 def _advice(value: Any) -> str:
-    if hasattr(type(value), "_meta") and hasattr(value, "pk"):
+    kind = type(value)  # isinstance() would evaluate a lazy object, with a query for request.user
+    if hasattr(kind, "_meta") and hasattr(kind, "pk"):
         return "a model instance would be stale in a worker; pass its pk"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if hasattr(kind, "__dataclass_fields__"):
         return "pass dataclasses.asdict(...)"
-    return next((advice for kinds, advice in _ADVICE if isinstance(value, kinds)), "pass only None, bool, int, float, str, list and dict")
+    return next((advice for kinds, advice in _ADVICE if issubclass(kind, kinds)), "pass only None, bool, int, float, str, list and dict")
 
 
 def _type_name(value: object) -> str:
