@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from django.core.cache import caches
 from django.core.cache.backends.base import InvalidCacheBackendError
@@ -57,6 +58,10 @@ class _Bounded:
     """Mixed into the alias's connection class. redis-py's timeouts are per operation, and a call makes up to seven
     (connect, AUTH, SELECT, PING, send, read, ...); here each may take only what is left of the deadline."""
 
+    _sock: socket.socket | None  # of redis-py, as are the two below
+    socket_timeout: float | None
+    socket_connect_timeout: float | None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.driver_info = self.lib_name = self.lib_version = None  # two round trips less for each connection
@@ -76,7 +81,7 @@ class _Bounded:
         return super().read_response(*args, **kwargs)  # type: ignore[misc]
 
     def _bound(self) -> None:
-        sock = self._sock  # type: ignore[attr-defined]
+        sock = self._sock
         if sock is not None:
             sock.settimeout(least(self._longest[0], _left(self)))
 
@@ -153,7 +158,7 @@ def _client_of_alias(alias: str, ours: dict[str, Any]) -> Any:
 
 def _server_of_alias(alias: str) -> tuple[str, dict[str, Any]]:
     try:
-        client = caches[alias].client
+        client = cast("Any", caches[alias]).client
         server = client._server  # django-redis has no public name for it
     except InvalidCacheBackendError:
         raise BrokerMisconfigured(f"There is no cache alias {alias!r}: add it to CACHES, or set TENANT_QUEUE['REDIS_ALIAS'].") from None
@@ -169,7 +174,7 @@ def _connection_factory(options: dict[str, Any], ours: dict[str, Any]) -> Any:
 
     waits = {name: ours[name] for name in ("socket_timeout", "socket_connect_timeout", "retry")}
     return get_connection_factory(
-        {
+        options={
             **options,
             "CONNECTION_POOL_KWARGS": {k: v for k, v in options.get("CONNECTION_POOL_KWARGS", {}).items() if k != "max_connections"},
             "SENTINEL_KWARGS": {**(options.get("SENTINEL_KWARGS") or {}), **waits},

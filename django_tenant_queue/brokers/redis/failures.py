@@ -41,7 +41,7 @@ def read_failure(error: Exception, *, verb: str, place: str, secrets: Iterable[s
     """Turn a redis error into one of ours. The text never holds one of `secrets`; the redis error is not chained, because its
     traceback's local variables hold the password. `place` says which server."""
     text = _scrubbed(str(error), secrets)
-    if isinstance(error, redis_errors.MovedError | redis_errors.AskError):
+    if isinstance(error, redis_errors.AskError) or text.startswith(("MOVED ", "ASK ")):  # MovedError is an AskError
         return BrokerMisconfigured(
             f"The schedule at {place} is a node of a Redis Cluster: set TENANT_QUEUE['CLIENT_FACTORY'] to a callable that makes "
             "a cluster client."

@@ -32,6 +32,9 @@ class RedisStore:
     `connect` makes a client (clients.connect), `key` is KEYS[1] of every script, `patience` the budget of a call that names none.
     """
 
+    _client: Any
+    _lock: threading.Lock
+
     def __init__(self, connect: Connect, key: str | bytes, *, patience: Patience = REQUEST) -> None:
         self._connect, self._key, self.patience = connect, key, patience
         self.after_fork()
@@ -132,7 +135,7 @@ class RedisStore:
 
     def after_fork(self) -> None:
         """Forget the parent's connections and locks. The parent's sockets are only closed here, never shut down."""
-        self._client: Any = None
+        self._client = None
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._pid = os.getpid()
