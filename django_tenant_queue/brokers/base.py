@@ -244,7 +244,8 @@ class Broker(ABC):
 
     @abstractmethod
     def begin_rebuild(self, epoch_id: str, *, replaces: str | None) -> bool:
-        """Start a new epoch, empty and "rebuilding", if the current one is still `replaces` (None: there is none). False: somebody else did."""
+        """Start a new epoch, empty and "rebuilding", if the current one is still `replaces` (None: there is none). False: somebody
+        else did. Told twice with one id, it answers True twice."""
 
     @abstractmethod
     def restore_leases(self, leases: Sequence[Lease], *, epoch: str) -> None: ...
