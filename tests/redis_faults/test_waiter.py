@@ -47,7 +47,7 @@ def takes(at_least: float, at_most: float) -> Iterator[None]:
 
 def test_nothing_happens_for_as_long_as_asked(waiter_at: WaiterAt, valkey: Valkey, admin: Any) -> None:
     waiter = waiter_at(valkey.url)
-    with takes(0.3, 0.4):
+    with takes(0.3, 0.6):
         assert waiter.wait(0.3) is False
 
 
@@ -55,7 +55,7 @@ def test_a_publish_ends_the_wait_at_once(waiter_at: WaiterAt, valkey: Valkey, ad
     waiter = waiter_at(valkey.url)
     timer = threading.Timer(0.1, admin.publish, (CHANNEL, b"1"))
     timer.start()
-    with takes(0.1, 0.4):
+    with takes(0.05, 1):
         assert waiter.wait(5) is True
     timer.join()
 
@@ -64,7 +64,7 @@ def test_a_wake_up_between_two_waits_is_kept(waiter_at: WaiterAt, valkey: Valkey
     waiter = waiter_at(valkey.url)
     for _ in range(3):
         admin.publish(CHANNEL, b"1")
-    with takes(0, 0.1):
+    with takes(0, 0.5):
         assert waiter.wait(5) is True
     assert waiter.wait(0.05) is False  # several wake-ups are one
 
@@ -79,12 +79,12 @@ def test_interrupt_ends_a_wait_and_otherwise_the_next_one(waiter_at: WaiterAt, v
     waiter = waiter_at(valkey.url)
     timer = threading.Timer(0.1, waiter.interrupt)
     timer.start()
-    with takes(0.1, 0.3):
+    with takes(0.05, 1):
         assert waiter.wait(5) is True
     timer.join()
     for _ in range(100_000):  # more than the pipe holds: never blocks
         waiter.interrupt()
-    with takes(0, 0.1):
+    with takes(0, 0.5):
         assert waiter.wait(5) is True
     assert waiter.wait(0.02) in (True, False)
 
@@ -95,7 +95,7 @@ def test_a_signal_handler_may_interrupt(waiter_at: WaiterAt, valkey: Valkey, adm
     try:
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
         timer.start()
-        with takes(0.1, 0.3):
+        with takes(0.05, 1):
             assert waiter.wait(5) is True
         timer.join()
     finally:
@@ -107,12 +107,12 @@ def test_a_silently_dropped_connection_is_found_and_made_anew(waiter_at: WaiterA
     waiter = waiter_at(url_through(proxy, valkey))
     assert waiter.wait(0.05) is False
     proxy.drop_silently()
-    with takes(PULSE_SECONDS, 2 * PULSE_SECONDS + 0.15):
+    with takes(PULSE_SECONDS, 2 * PULSE_SECONDS + 0.4):
         assert waiter.wait(5) is True  # a new subscription: a wake-up may have been missed
     assert (waiter.subscriptions, proxy.fired["silenced"]) == (2, 1)
     assert proxy.fired["swallowed in silence"] >= 1
     admin.publish(CHANNEL, b"1")
-    with takes(0, 0.1):
+    with takes(0, 0.5):
         assert waiter.wait(5) is True
 
 
@@ -120,7 +120,7 @@ def test_short_waits_find_a_dead_connection_as_well(waiter_at: WaiterAt, valkey:
     """C17: a claimer that asks for a few milliseconds at a time."""
     waiter = waiter_at(url_through(proxy, valkey))
     proxy.drop_silently()
-    with takes(PULSE_SECONDS, 2 * PULSE_SECONDS + 0.15):
+    with takes(PULSE_SECONDS, 2 * PULSE_SECONDS + 0.4):
         while waiter.is_subscribed:
             waiter.wait(0.01)
     assert proxy.fired["silenced"] == 1
@@ -140,7 +140,7 @@ def test_a_lost_server_costs_no_more_than_the_wait(waiter_at: WaiterAt, valkey: 
     waiter = waiter_at(url_through(proxy, valkey))
     getattr(proxy, fault)()
     proxy.reset_all()
-    with takes(0.5, 0.65):
+    with takes(0.5, 0.9):
         assert waiter.wait(0.5) is False
     assert proxy.fired["refused"] + proxy.fired["black hole"] >= 1
     proxy.heal()
@@ -150,7 +150,7 @@ def test_a_lost_server_costs_no_more_than_the_wait(waiter_at: WaiterAt, valkey: 
 
 def test_a_waiter_made_while_the_server_is_away_comes_up_later(waiter_at: WaiterAt, valkey: Valkey, proxy: Proxy, admin: Any) -> None:
     proxy.black_hole()
-    with takes(0, LONGEST_STEP_SECONDS + 0.2):
+    with takes(0, LONGEST_STEP_SECONDS + 0.4):
         waiter = waiter_at(url_through(proxy, valkey))
     assert waiter.subscriptions == 0
     assert proxy.fired["black hole"]
