@@ -33,15 +33,18 @@ class Command(BaseCommand):
         stop = Stop()
         manage = [sys.executable, sys.argv[0]]
         workers = [*manage, "runworkers", "--processes", str(processes), "--threads", str(threads)]
-        children = [_start(site_command(manage, host, port, threads)), _start(workers)]
-        self.stdout.write(f"The shop is at http://{host}:{port}/ - stop it with Ctrl-C.")
-        self.stdout.flush()
+        children: dict[str, subprocess.Popen[bytes]] = {}
         try:
-            code = stop.wait_for(children)
+            children["site"] = _start(site_command(manage, host, port, threads))
+            children["workers"] = _start(workers)
+            self.stdout.write(f"The shop is at http://{host}:{port}/ - stop it with Ctrl-C.")
+            self.stdout.flush()
+            ended = stop.wait_for(children)
         finally:
-            _end(children)
-        if code is not None:
-            raise CommandError(f"The {'site' if code[0] == 0 else 'workers'} ended with code {code[1]}, so everything was stopped.", returncode=code[1] or 1)
+            _end(list(children.values()))
+        if ended is not None:
+            name, code = ended
+            raise CommandError(f"The {name} ended with code {code}, so everything was stopped.", returncode=code if code > 0 else 1)
 
 
 class Stop:
@@ -55,12 +58,12 @@ class Stop:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
 
-    def wait_for(self, children: list[subprocess.Popen[bytes]]) -> tuple[int, int] | None:
-        """(index, exit code) of the first child that ends by itself; None when asked to stop."""
+    def wait_for(self, children: dict[str, subprocess.Popen[bytes]]) -> tuple[str, int] | None:
+        """(name, exit code) of the first child that ends by itself; None when asked to stop."""
         while not self.asked:
-            for index, child in enumerate(children):
+            for name, child in children.items():
                 if (code := child.poll()) is not None:
-                    return index, code
+                    return name, code
             time.sleep(LOOK_SECONDS)
         return None
 
