@@ -22,9 +22,11 @@ WAITING = [
     "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})\n" + WAIT_FOR_SIGNAL,
 ]
 
+TAKE_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
 
 class Run:
-    """Started in a session of its own, so without a terminal."""
+    """Started in a session of its own, so without a terminal, or with `terminal` (a file number) as its own."""
 
     def __init__(
         self,
@@ -35,18 +37,21 @@ class Run:
         environment: dict[str, str] | None = None,
         python: str = sys.executable,
         user: int | None = None,
+        terminal: int | None = None,
     ) -> None:
         self.directory = run_directory
         arguments = [python, "-m", "embedded", "run", "--no-fsync", "--run-dir", str(run_directory), *options, "--", *command]
+        if terminal is not None:
+            arguments = [sys.executable, "-c", TAKE_TERMINAL, *arguments]
         inherited = {name: value for name, value in os.environ.items() if name not in SERVED}
         identity: dict[str, object] = {} if user is None else {"user": user, "group": user, "extra_groups": []}
         self.process = subprocess.Popen(
             arguments,
             cwd=checkout,
             env=inherited | (environment or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL if terminal is None else terminal,
+            stdout=subprocess.PIPE if terminal is None else terminal,
+            stderr=subprocess.PIPE if terminal is None else terminal,
             text=True,
             start_new_session=True,
             **identity,  # type: ignore[call-overload]

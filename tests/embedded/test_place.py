@@ -112,15 +112,20 @@ def test_other_things_in_the_directory_are_left_alone(run_directory: Path) -> No
 
 
 def test_a_fork_that_ends_does_not_remove_what_its_parent_uses(run_directory: Path) -> None:
-    place = Place.open(run_directory)
-    pid = os.fork()
-    if pid == 0:
-        place.close()
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert place.root.is_dir()
+    forking = f"""
+import os, pathlib
+from embedded.place import Place
+place = Place.open(pathlib.Path({str(run_directory)!r}))
+if os.fork() == 0:
     place.close()
-    assert not place.root.exists()
+    os._exit(0)
+os.wait()
+print(place.root.is_dir())
+place.close()
+print(place.root.is_dir())
+"""
+    asked = subprocess.run([sys.executable, "-c", forking], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    assert asked.stdout.split() == ["True", "False"]
 
 
 def reachable_python() -> str | None:

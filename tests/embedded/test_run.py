@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.runs import CHECKOUT, VALKEY_ONLY, WAITING, Run, all_gone
+from tests.embedded.runs import VALKEY_ONLY, WAITING, Run, all_gone
 from tests.waiting import eventually
 
 needs_parent_death_signal = pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process when its parent dies")
@@ -37,6 +37,13 @@ signal.sigtimedwait([], 0.5)
 print(f"interrupted {len(got)} time(s)", flush=True)
 sys.exit(5)
 """
+
+
+def read_until(terminal: int, words: bytes) -> bytes:
+    read = b""
+    while words not in read:
+        read += os.read(terminal, 1024)
+    return read
 
 
 def left_in(run_directory: Path) -> list[str]:
@@ -108,19 +115,13 @@ def test_after_sigkill_everything_dies_and_the_next_run_cleans_up(run_directory:
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(run_directory: Path) -> None:
     """The terminal signals the runner too; a second copy would cut the command's own cleaning short."""
-    arguments = [sys.executable, "-m", "embedded", "run", "--run-dir", str(run_directory), "--", sys.executable, "-c", COUNT_INTERRUPTS]
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(CHECKOUT)
-        os.execve(arguments[0], arguments, os.environ | VALKEY_ONLY | {"REDIS_URL": ""})
-    read = b""
-    while b"ready" not in read:
-        read += os.read(terminal, 1024)
-    os.write(terminal, b"\x03")
-    while b"time(s)" not in read:
-        read += os.read(terminal, 1024)
-    assert b"interrupted 1 time(s)" in read
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    terminal, other_end = pty.openpty()
+    with Run(run_directory, [sys.executable, "-c", COUNT_INTERRUPTS], environment=VALKEY_ONLY, terminal=other_end) as run:
+        os.close(other_end)
+        read_until(terminal, b"ready")
+        os.write(terminal, b"\x03")
+        assert b"interrupted 1 time(s)" in read_until(terminal, b"time(s)")
+        assert run.process.wait(60) == 5
     os.close(terminal)
     assert left_in(run_directory) == []
 
