@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from datetime import timezone as tz
-from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -199,8 +198,8 @@ def _record(conf: Conf, jobs: Sequence[Job], delay_seconds: float | None) -> Non
     failpoints.hit("E1", task=jobs[0].task)
     rows = [Runnable(job.id, job.queue, job.lane_key, job.task, job.cost, job.priority, 0) for job in jobs if job.status == Status.QUEUED]
     if rows:
-        # robust: another callback's error must not keep these from being published at once
-        transaction.on_commit(partial(_publish_committed, rows), using=conf.database, robust=True)
+        # robust: another callback's error must not keep these from being published at once. Not a partial: Django asks for its __qualname__.
+        transaction.on_commit(lambda: _publish_committed(rows), using=conf.database, robust=True)
 
 
 class _Breaker:

@@ -8,18 +8,17 @@ its turn starts again, or walks again. The caller holds the relay's turn.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
-from typing import TypeVar
 
 from .. import logs
 from ..brokers.base import Broker, LaneLimits, Lease
 from ..conf import Conf
+from ..control import lane_limits
 from ..models import TenantBudget
 from ..models.walks import Running, last_xid, look, queued_up_to, running_pages
 from ..publishing import publish, task_number
 
-T = TypeVar("T")
 PAGE = 1000
 
 
@@ -29,8 +28,8 @@ def rebuild(broker: Broker, conf: Conf, *, replaces: str | None) -> bool:
     if not broker.begin_rebuild(epoch, replaces=replaces):
         return False
     logs.rebuild_begins(epoch, replaces)
-    for limits in _pages(_limits(conf), PAGE):
-        broker.set_limits(dict(limits))
+    for limits in limits_in_pages(conf):
+        broker.set_limits(limits)
     leases = 0
     for rows in running_pages(conf.database):
         broker.restore_leases([_lease(row, conf) for row in rows if row.token], epoch=epoch)
@@ -54,16 +53,10 @@ def _lease(row: Running, conf: Conf) -> Lease:
     return Lease(row.token, row.job_id, row.queue, row.lane_key, task_number(row.task), row.cost, round(conf.lease_seconds * 1_000_000))
 
 
-def _limits(conf: Conf) -> Iterator[tuple[str, LaneLimits]]:
-    """Budgets are the tenants'; they name lanes only while lanes are tenants. The default row "*" has no lane."""
+def limits_in_pages(conf: Conf) -> Iterator[dict[str, LaneLimits]]:
+    """The limits of every budget. Budgets name tenants, so they fit lanes only while lanes are tenants; the default row "*" has no lane."""
     if conf.lane_key is not None:
         return
-    budgets = TenantBudget.objects.using(conf.database).exclude(tenant_id="*")
-    for budget in budgets.iterator(chunk_size=PAGE):
-        yield budget.tenant_id, LaneLimits(weight=int(budget.weight * 1000), max_running=budget.max_running)
-
-
-def _pages(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    walk = iter(items)
-    while page := list(islice(walk, size)):
-        yield page
+    budgets = TenantBudget.objects.using(conf.database).exclude(tenant_id="*").iterator(chunk_size=PAGE)
+    while page := list(islice(budgets, PAGE)):
+        yield {budget.tenant_id: lane_limits(budget) for budget in page}

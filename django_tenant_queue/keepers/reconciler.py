@@ -2,18 +2,20 @@
 
 Running rows whose token is not leased (a reaper died after it took the lease; confirm and hand-back both failed) go back to queued by
 token, when two looks in a row found them so: a start may be on its way between the ledger and its confirm. Order: ledger, then publish.
-Queued rows that the schedule does not hold are offered again; it refuses those it knows.
+Queued rows that the schedule does not hold are offered again; it refuses those it knows. Limits that changed since they were last
+offered are offered, in case that `control` did not reach the schedule.
 """
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from ..brokers.base import Broker, Epoch
+from ..brokers.base import Broker, Epoch, LaneLimits
 from ..conf import Conf
 from ..handback import ledger, publish_or_leave
 from ..models.walks import START, Position, queued_after, running_pages
 from ..publishing import publish
+from .rebuild import limits_in_pages
 from .turns import turn
 
 PAGE = 1000
@@ -21,13 +23,16 @@ PAGES = 20  # of queued rows in one pass; the walk goes on where it stopped
 
 
 class Reconciler:
-    """`_missing`: (job id, token) of running rows that had no lease at the last look. `_walked`: where the walk of queued rows stands."""
+    """`_missing`: (job id, token) of running rows that had no lease at the last look. `_walked`: where the walk of queued rows stands.
+    `_limits`: as last offered to the epoch `_epoch_id`."""
 
     name = "reconciler"
 
     def __init__(self) -> None:
         self._missing: frozenset[tuple[UUID, str]] = frozenset()
         self._walked: Position = START
+        self._limits: dict[str, LaneLimits] = {}
+        self._epoch_id = ""
 
     def interval(self, conf: Conf) -> float:
         return conf.reconcile_seconds
@@ -48,6 +53,10 @@ class Reconciler:
         self._missing = frozenset((job_id, token) for job_id, token in found if job_id not in given_back)
         publish_or_leave(rows, broker)
         self._walk_queued(broker, conf, epoch)
+        if epoch.id != self._epoch_id:
+            self._limits, self._epoch_id = {}, epoch.id
+            broker.discard_old_epochs()
+        self._offer_limits(broker, conf)
         return min(conf.lease_seconds, conf.reconcile_seconds) if self._missing else None
 
     def _without_lease(self, broker: Broker, conf: Conf, epoch: Epoch) -> frozenset[tuple[UUID, str]] | None:
@@ -66,3 +75,9 @@ class Reconciler:
             if len(rows) < PAGE:
                 self._walked = START
                 return
+
+    def _offer_limits(self, broker: Broker, conf: Conf) -> None:
+        for page in limits_in_pages(conf):
+            if changed := {key: limits for key, limits in page.items() if self._limits.get(key) != limits}:
+                broker.set_limits(changed)
+                self._limits.update(changed)
