@@ -1,0 +1,38 @@
+"""A quarantine process: one job, one thread, no claims. Its death is seen as the death of a process with one begun job."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from ..models.moves import StartedJob
+from .options import DRAINED, WorkerOptions
+from .orders import Orders
+from .pool import Pool
+from .process import LOOK_SECONDS, drain, reach_ledger
+from .quarantine import ACCEPTED, read_job
+from .runner import run_job
+from .slots import Entry, Order, Slot
+from .surroundings import settle_in
+
+
+def run_quarantine(entry: Entry, orders: Orders, options: WorkerOptions, data: int, tells: int) -> int:
+    """The main function of a quarantine process, from the fork to its exit code. It closes `tells` by ending."""
+    broker, conf = settle_in("quarantine", orders)
+    job = read_job(data)
+    free = threading.Event()
+
+    def run(job: StartedJob, slot: Slot) -> None:
+        os.write(tells, ACCEPTED)  # the slot is occupied: from here on the job is ours
+        run_job(job, slot, broker=broker, conf=conf)
+
+    pool = Pool(entry.slots, run, lambda: reach_ledger(conf), lambda queue: free.set())
+    pool.start()
+    while not free.wait(LOOK_SECONDS):
+        if orders.current() is not Order.RUN:
+            return DRAINED  # not accepted: the thread that asked hands the job back
+    pool.post(job)
+    while pool.busy and orders.current() is Order.RUN:
+        free.clear()
+        free.wait(LOOK_SECONDS)
+    return drain(pool, entry, orders, options.grace_seconds, broker)

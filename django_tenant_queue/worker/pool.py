@@ -1,0 +1,71 @@
+"""The threads of a worker process: each owns one slot, takes one job at a time, and is free again only with a ledger connection."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+
+from .. import logs
+from ..models.moves import StartedJob
+from .slots import Slot
+
+Run = Callable[[StartedJob, Slot], None]
+
+
+class Pool:
+    """`run(job, slot)` runs a job to its end and does not raise. `make_ready()` is called in each thread before it counts as free and
+    returns when the ledger can be reached: a thread that could not run a job gets none. `on_free(queue)`: a thread has become free;
+    the queue of the job it ran, "" at its start."""
+
+    def __init__(self, slots: Sequence[Slot], run: Run, make_ready: Callable[[], None], on_free: Callable[[str], None]) -> None:
+        self._slots, self._run, self._make_ready, self._on_free = slots, run, make_ready, on_free
+        self._mailboxes: list[SimpleQueue[StartedJob]] = [SimpleQueue() for _ in slots]
+        self._free: set[int] = set()
+        self._running: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        for index in range(len(self._slots)):
+            threading.Thread(target=self._serve, args=(index,), name=f"slot-{index}", daemon=True).start()
+
+    @property
+    def free(self) -> int:
+        return len(self._free)
+
+    @property
+    def busy(self) -> int:
+        return self._running.total()
+
+    def running(self) -> Mapping[str, int]:
+        """Queue -> jobs that hold a slot."""
+        with self._lock:
+            return dict(self._running)
+
+    def post(self, job: StartedJob) -> None:
+        """Give a started job to a free thread. The slot is occupied here, so that no death of the process finds the job nowhere."""
+        with self._lock:
+            index = self._free.pop()
+            self._running[job.envelope.queue] += 1
+        self._slots[index].occupy(job.id, job.token, job.fence)
+        self._mailboxes[index].put(job)
+
+    def _serve(self, index: int) -> None:
+        queue = ""
+        while True:
+            self._make_ready()
+            with self._lock:
+                self._free.add(index)
+            self._on_free(queue)
+            job = self._mailboxes[index].get()
+            queue = job.envelope.queue
+            try:
+                contextvars.Context().run(self._run, job, self._slots[index])
+            except BaseException as error:
+                logs.process_broken("a job's thread", error)
+            finally:
+                self._slots[index].clear()
+                with self._lock:
+                    self._running[queue] -= 1

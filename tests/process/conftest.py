@@ -1,0 +1,51 @@
+"""Trees of real processes on the test's own database and namespace."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+
+from tests.process.project import tasks  # noqa: F401 - registers the tasks here, too
+from tests.process.tree import Tree, environment
+from tests.redis_servers import delete_namespace
+
+EFFECT = """
+CREATE TABLE IF NOT EXISTS process_effect (
+    id bigserial PRIMARY KEY, job_id uuid NOT NULL, fence bigint NOT NULL, tenant text, seen text, pid int NOT NULL)"""
+
+StartTree = Callable[..., Tree]
+
+
+@pytest.fixture
+def namespace(transactional_db: None, settings: Any) -> Iterator[str]:
+    """This test's own schedule, and an empty table of effects."""
+    name = f"process-{secrets.token_hex(6)}"
+    settings.TENANT_QUEUE = {"NAMESPACE": name, "RELAY_SECONDS": 0.1}
+    with connection.cursor() as cursor:
+        cursor.execute(EFFECT)
+        cursor.execute("DELETE FROM process_effect")
+    yield name
+    delete_namespace(name)
+
+
+@pytest.fixture
+def start_tree(namespace: str, tmp_path: Path, settings: Any) -> Iterator[StartTree]:
+    """Start trees with `runworkers` arguments; keyword arguments change TENANT_QUEUE, `env` the environment."""
+    trees: list[Tree] = []
+
+    def start(*arguments: str, env: dict[str, str] | None = None, redis_url: str | None = None, **options: Any) -> Tree:
+        settings.TENANT_QUEUE = {**settings.TENANT_QUEUE, **options}
+        url = redis_url or django_settings.REDIS_URL
+        variables = environment(connection.settings_dict, url, settings.TENANT_QUEUE, django_settings.SECRET_KEY)
+        trees.append(Tree(arguments, {**variables, **(env or {})}, tmp_path / f"tree-{len(trees)}.log"))
+        return trees[-1]
+
+    yield start
+    for tree in trees:
+        tree.stop()

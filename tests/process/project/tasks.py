@@ -1,0 +1,84 @@
+"""Tasks that write what they did, and tasks that kill, block or hang their process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+from django.db import connection
+
+from django_tenant_queue import current_job, task
+
+
+def write_effect() -> None:
+    """One row for this run, in the job's own transaction."""
+    job = current_job()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO process_effect (job_id, fence, tenant, seen, pid) VALUES (%s, %s, %s, current_setting('app.current_tenant_id', true), %s)",
+            [job.id, job.fence, job.tenant_id, os.getpid()],
+        )
+
+
+@task
+def effect() -> None:
+    write_effect()
+
+
+@task(queue="bulk")
+def bulk_effect(seconds: float = 0) -> None:
+    time.sleep(seconds)
+    write_effect()
+
+
+@task
+def nap(seconds: float) -> None:
+    write_effect()
+    time.sleep(seconds)
+
+
+@task
+def wait_for_file(path: str) -> None:
+    """Runs until the file exists."""
+    write_effect()
+    while not os.path.exists(path):  # noqa: PTH110
+        time.sleep(0.02)
+
+
+@task(timeout=1)
+def too_long() -> None:
+    write_effect()
+    time.sleep(120)
+
+
+@task(max_retries=0)
+def fail() -> None:
+    raise ValueError("this task fails")
+
+
+@task
+def die(how: str) -> None:
+    write_effect()
+    _DEATHS[how]()
+
+
+@task
+def die_while_neighbours_run(how: str, path: str) -> None:
+    """Dies once the file exists, so that a test can have neighbours begun by then."""
+    wait_for_file.function(path)
+    _DEATHS[how]()
+
+
+def _segfault() -> None:
+    ctypes.string_at(0)
+
+
+_DEATHS = {
+    "exit": lambda: os._exit(1),
+    "exit0": lambda: os._exit(0),
+    "abort": os.abort,
+    "segfault": _segfault,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+}
