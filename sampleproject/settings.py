@@ -59,6 +59,11 @@ TENANT_QUEUE = {
     "TENANT": "sampleproject.shop.tenancy.tenant_of_request",
     "NAMESPACE": env("TENANT_QUEUE_NAMESPACE", default="shop"),
 }
+# For the demo's comparison only: one lane for everybody and one queue for everything, as in a queue without fairness.
+# Site, workers and whoever enqueues must agree on it; tenant, context and row security stay each job's own.
+SHOP_ONE_LINE = env.bool("SHOP_ONE_LINE", default=False)
+if SHOP_ONE_LINE:
+    TENANT_QUEUE |= {"LANE_KEY": "everybody", "QUEUES": {"line": {"max_share": 1.0}}}
 
 USE_TZ = True
 TIME_ZONE = "UTC"

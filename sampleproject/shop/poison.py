@@ -6,8 +6,10 @@ import ctypes
 
 from django_tenant_queue import task
 
+from .queues import DEFAULT
 
-@task(queue="default")
+
+@task(queue=DEFAULT)
 def decode_logo_natively(image_hex: str) -> None:
     """Hand the image to a C decoder that dereferences NULL. Kills the process by SIGSEGV; no `except` can help."""
     bytes.fromhex(image_hex)

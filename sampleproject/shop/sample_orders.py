@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
+from decimal import Decimal
 from typing import BinaryIO
 
 HEADER = "Order Number;Customer Email;Note;Placed On;Amount;Currency\r\n"
@@ -20,31 +22,51 @@ class Written:
     bad_rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """A row as it stands in the file, and what it means, known without reading it. `line`: the first line it is on, from 1."""
+
+    line: int
+    text: str
+    bad: bool
+    order_number: str
+    customer_email: str
+    placed_on: date
+    amount: Decimal
+    currency: str
+
+
 def write_orders(file: BinaryIO, rows: int, *, bad_every: int = 0, seed: int = 0) -> Written:
     """Write `rows` rows, every `bad_every`-th of them bad (0: none), with BOM, semicolons, decimal commas, quoted notes with line ends
     and some empty lines. The same arguments give the same file; all days are in 2024.
     """
-    random_numbers = random.Random(seed)
     file.write(b"\xef\xbb\xbf" + HEADER.encode())
     bad_rows = 0
-    for number in range(1, rows + 1):
-        bad = bool(bad_every) and number % bad_every == 0
-        bad_rows += bad
-        file.write(_row(number, random_numbers, bad).encode())
+    for row in sample_rows(rows, bad_every=bad_every, seed=seed):
+        bad_rows += row.bad
+        file.write(row.text.encode())
     return Written(rows - bad_rows, bad_rows)
 
 
-def _row(number: int, random_numbers: random.Random, bad: bool) -> str:
-    fields = [
-        f"R-{number:07}",
-        f"customer{random_numbers.randrange(5000)}@example.com",
-        random_numbers.choice(('"gift; wrap it"', '"leave at the door\r\nring ""twice"""', "", "", "", "")),
-        (FIRST_DAY + timedelta(days=random_numbers.randrange(DAYS))).isoformat(),
-        f"{random_numbers.randrange(1, 500)},{random_numbers.randrange(100):02}",
-        random_numbers.choice(("EUR", "EUR", "EUR", "USD")),
-    ]
+def sample_rows(rows: int, *, bad_every: int = 0, seed: int = 0) -> Iterator[SampleRow]:
+    """The rows that write_orders() writes below the header, with what they mean."""
+    random_numbers = random.Random(seed)
+    line = 2
+    for number in range(1, rows + 1):
+        row = _row(line, number, random_numbers, bad=bool(bad_every) and number % bad_every == 0)
+        yield row
+        line += row.text.count("\n")
+
+
+def _row(line: int, number: int, random_numbers: random.Random, *, bad: bool) -> SampleRow:
+    email = f"customer{random_numbers.randrange(5000)}@example.com"
+    note = random_numbers.choice(('"gift; wrap it"', '"leave at the door\r\nring ""twice"""', "", "", "", ""))
+    placed_on = FIRST_DAY + timedelta(days=random_numbers.randrange(DAYS))
+    cents = random_numbers.randrange(1, 500) * 100 + random_numbers.randrange(100)
+    currency = random_numbers.choice(("EUR", "EUR", "EUR", "USD"))
+    fields = [f"R-{number:07}", email, note, placed_on.isoformat(), f"{cents // 100},{cents % 100:02}", currency]
     if bad:
         place, text = random_numbers.choice(((1, "nobody"), (3, "2024-02-31"), (4, "twelve"), (5, "")))
         fields[place] = text
-    return ";".join(fields) + ("\r\n\r\n" if number % 1000 == 0 else "\r\n")
-
+    text = ";".join(fields) + ("\r\n\r\n" if number % 1000 == 0 else "\r\n")
+    return SampleRow(line, text, bad, fields[0], email, placed_on, Decimal(cents) / 100, currency)

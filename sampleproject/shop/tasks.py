@@ -17,9 +17,10 @@ from .effects import record_effect
 from .logos import png_size
 from .models import MonthlyReport, Order, OrderUpload, PasswordReset, WebhookDelivery, WebhookEndpoint
 from .poison import decode_logo_natively
+from .queues import BULK, DEFAULT, INTERACTIVE
 
 
-@task(queue="bulk", cost=10, timeout=900)
+@task(queue=BULK, cost=10, timeout=900)
 def import_orders(upload_id: int) -> dict[str, int]:
     """Read an uploaded file and enqueue the writing of its orders, ten rows a job. One transaction: all of a file or nothing."""
     record_effect("file")
@@ -48,7 +49,7 @@ def _fan_out(upload: OrderUpload, rows: imports.Rows) -> int:
     return jobs
 
 
-@task(queue="bulk")
+@task(queue=BULK)
 def import_order_rows(upload_id: int, rows: list[imports.PackedRow]) -> int:
     """Write orders. Exactly once: they are committed together with the job's settle. The unique constraint is a second lock."""
     record_effect("rows")
@@ -59,7 +60,7 @@ def import_order_rows(upload_id: int, rows: list[imports.PackedRow]) -> int:
     return len(Order.objects.bulk_create(orders))
 
 
-@task(queue="interactive", timeout=60)
+@task(queue=INTERACTIVE, timeout=60)
 def send_password_reset(reset_id: int) -> None:
     """Mail the link of a reset. The token is made here, so that it is in no payload; a second run of the job sends the same link."""
     record_effect("mail")
@@ -73,7 +74,7 @@ def send_password_reset(reset_id: int) -> None:
     mails.reset_message(reset, token).send()
 
 
-@task(queue="default", cost=2)
+@task(queue=DEFAULT, cost=2)
 def generate_monthly_report(year: int, month: int) -> int:
     """Sum the tenant's orders of a month into a new report, and tell the workspace's webhooks. Returns the report's id."""
     record_effect("report")
@@ -96,11 +97,11 @@ def tell_webhooks(tenant_id: str, event: str, body: dict[str, object]) -> None:
         enqueue(deliver_webhook, {"delivery_id": delivery.pk})
 
 
-@task(queue="default", atomic=False, timeout=60)
+@task(queue=DEFAULT, atomic=False, timeout=60)
 def deliver_webhook(delivery_id: int) -> int:
     """POST an event to its receiver; returns the HTTP status. At least once: no transaction is open while the receiver answers.
 
-    Urgent ones are enqueued with queue="interactive".
+    Urgent ones are enqueued with queue=INTERACTIVE.
     """
     with tenant_transaction():
         delivery = WebhookDelivery.objects.select_related("endpoint").filter(pk=delivery_id).first()
@@ -114,7 +115,7 @@ def deliver_webhook(delivery_id: int) -> int:
     return webhooks.status_or_raise(answer)
 
 
-@task(queue="default", max_retries=1, timeout=30)
+@task(queue=DEFAULT, max_retries=1, timeout=30)
 def measure_logo(image_hex: str) -> list[int]:
     """Width and height of a workspace's new logo, a PNG file as hexadecimal text. Fails for a broken one, every time."""
     record_effect("logo")

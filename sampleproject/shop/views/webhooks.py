@@ -12,6 +12,7 @@ from django_tenant_queue import enqueue, tenant_transaction
 
 from ..forms import EndpointForm
 from ..models import Membership, Role, WebhookDelivery, WebhookEndpoint
+from ..queues import INTERACTIVE
 from ..tasks import deliver_webhook
 from ..tenancy import members_only
 from .page import page
@@ -46,6 +47,6 @@ def send_test(request: HttpRequest, membership: Membership, endpoint_id: int) ->
         delivery = WebhookDelivery.objects.create(
             tenant_id=membership.workspace_id, endpoint=endpoint, event="test", body={"sent_at": timezone.now().isoformat()}
         )
-        enqueue(deliver_webhook, {"delivery_id": delivery.pk}, queue="interactive")
+        enqueue(deliver_webhook, {"delivery_id": delivery.pk}, queue=INTERACTIVE)
     messages.success(request, f"A test event is on its way to {endpoint.url}.")
     return redirect("webhooks", membership.workspace_id)
