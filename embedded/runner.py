@@ -5,6 +5,7 @@ Order: servers up, command started, command ended (its left-over children too), 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -40,6 +41,7 @@ class Interrupted(BaseException):
 
 def run(command: list[str], options: Options) -> int:
     """The command's exit status; 128 + n when signal n ended it. Raises EmbeddedError when a server cannot be had."""
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # a signal in the middle of our own first statements is no news
     wanted = {name for name in ("REDIS_URL", "DATABASE_URL") if not os.environ.get(name)}
     servers: list[Server] = []
     _hold_signals()
