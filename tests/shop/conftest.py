@@ -33,6 +33,12 @@ def media(settings: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def cheap_passwords(settings: Any) -> None:
+    """A second of hashing for each person would be most of the time."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
 @contextmanager
 def running_job(tenant_id: str = "acme", *, task: str = "test", fence: int = 1, job_id: UUID | None = None, atomic: bool = True) -> Iterator[RunningJob]:
     """What a worker sets around a body: origin, job and, for atomic tasks, the tenant's transaction."""

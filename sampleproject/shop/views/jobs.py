@@ -12,6 +12,7 @@ from ..tenancy import members_only
 from .page import page
 
 SHOWN = 100
+COLUMNS = ("task", "status", "reason", "queue", "fence", "enqueued_at")
 TITLES = {
     "sampleproject.shop.tasks.import_orders": "Read an orders file",
     "sampleproject.shop.tasks.import_order_rows": "Write orders",
@@ -30,7 +31,7 @@ def jobs(request: HttpRequest, membership: Membership) -> HttpResponse:
     if chosen not in Status.values:
         chosen = ""
     counts = dict(mine.order_by().values_list("status").annotate(Count("pk")))
-    shown = (mine.filter(status=chosen) if chosen else mine).defer("payload", "errors", "result").order_by("-enqueued_at", "-pk")[:SHOWN]
+    shown = (mine.filter(status=chosen) if chosen else mine).only(*COLUMNS).order_by("-enqueued_at", "-pk")[:SHOWN]
     states = [(state, counts.get(state.value, 0)) for state in Status]
     rows = [(job, TITLES.get(job.task, job.task)) for job in shown]
     return page(request, membership, "jobs.html", rows=rows, states=states, chosen=chosen, total=sum(counts.values()))

@@ -12,7 +12,7 @@ from ..forms import ReportForm
 from ..models import Membership, MonthlyReport, Role
 from ..tasks import generate_monthly_report
 from ..tenancy import members_only
-from .page import page
+from .page import page, sent
 
 SHOWN = 50
 
@@ -28,7 +28,7 @@ def reports(request: HttpRequest, membership: Membership) -> HttpResponse:
 @members_only(Role.MEMBER)
 def new_report(request: HttpRequest, membership: Membership) -> HttpResponse:
     """Order the report of a month."""
-    form = ReportForm(request.POST or None)
+    form = ReportForm(*sent(request))
     if request.method == "POST" and form.is_valid():
         year, month = form.cleaned_data["month"]
         enqueue(generate_monthly_report, {"year": year, "month": month})

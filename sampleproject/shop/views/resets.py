@@ -19,6 +19,7 @@ from ..forms import FindWorkspaceForm, ResetForm
 from ..models import Membership, PasswordReset, Workspace
 from ..models.resets import digest_of
 from ..tasks import send_password_reset
+from .page import sent
 
 MOST_REQUESTS, WITHIN = 5, timedelta(minutes=10)
 ANSWER = "If that address belongs to a member, a message with a link is on its way."
@@ -35,7 +36,7 @@ def find_workspace(request: HttpRequest) -> HttpResponse:
 def reset_request(request: HttpRequest, workspace_id: str) -> HttpResponse:
     """Take an address. The answer is the same whether or not it is a member's."""
     workspace = get_object_or_404(Workspace, pk=workspace_id)
-    form = ResetForm(request.POST or None)
+    form = ResetForm(*sent(request))
     if request.method == "POST" and form.is_valid():
         with tenant_context(workspace.id):
             for membership in Membership.objects.select_related("user").filter(workspace=workspace, user__email__iexact=form.cleaned_data["email"]):
@@ -65,7 +66,7 @@ def reset_confirm(request: HttpRequest, workspace_id: str, token: str) -> HttpRe
         user = User.objects.filter(pk=reset.user_id, is_active=True).first() if reset and reset.is_open else None
         if reset is None or user is None:
             raise Http404("This link was used, is older than an hour, or was never valid: ask for a new one.")
-        form: SetPasswordForm[User] = SetPasswordForm(user, request.POST or None)
+        form: SetPasswordForm[User] = SetPasswordForm(user, *sent(request))
         if request.method == "POST" and form.is_valid():
             form.save()
             PasswordReset.objects.filter(tenant_id=workspace.id, user=user, used_at=None).update(used_at=timezone.now())

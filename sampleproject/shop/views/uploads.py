@@ -12,7 +12,7 @@ from ..forms import UploadForm
 from ..models import Membership, Order, OrderUpload, RejectedRow, Role
 from ..tasks import import_orders
 from ..tenancy import members_only
-from .page import page
+from .page import page, sent
 
 REJECTED_PER_PAGE = 100
 
@@ -20,7 +20,7 @@ REJECTED_PER_PAGE = 100
 @members_only(Role.MEMBER)
 def new_upload(request: HttpRequest, membership: Membership) -> HttpResponse:
     """Take a file; its import is a job, recorded in one transaction with the upload."""
-    form = UploadForm(request.POST or None, request.FILES or None)
+    form = UploadForm(*sent(request))
     if request.method == "POST" and form.is_valid():
         file = form.cleaned_data["file"]
         with tenant_transaction():

@@ -15,7 +15,7 @@ from ..models import Membership, Role, WebhookDelivery, WebhookEndpoint
 from ..queues import INTERACTIVE
 from ..tasks import deliver_webhook
 from ..tenancy import members_only
-from .page import page
+from .page import page, sent
 
 SHOWN = 50
 
@@ -24,7 +24,7 @@ SHOWN = 50
 def endpoints(request: HttpRequest, membership: Membership) -> HttpResponse:
     """The receivers, the newest deliveries, and a form for another receiver."""
     tenant_id = membership.workspace_id
-    form = EndpointForm(request.POST or None)
+    form = EndpointForm(*sent(request))
     if request.method == "POST" and form.is_valid():
         with tenant_transaction():
             WebhookEndpoint.objects.create(tenant_id=tenant_id, url=form.cleaned_data["url"])
