@@ -23,7 +23,7 @@ _HOMES = {
     "Retry": "exceptions",
     "Cancel": "exceptions",
 }
-__all__ = [  # noqa: F822 - resolved by __getattr__
+__all__ = [
     "Cancel",
     "Retry",
     "current_job",

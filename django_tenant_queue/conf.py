@@ -86,9 +86,21 @@ class Conf:
         return str(resolved(envelope))
 
 
-_POSITIVE = ("lease_seconds renew_seconds sweep_seconds relay_seconds reconcile_seconds backoff_cap_seconds timeout_seconds "
-             "payload_max_bytes payload_max_depth result_max_bytes unknown_task_seconds max_crashes").split()
-_NOT_NEGATIVE = "max_retries grace_seconds infrastructure_retries".split()
+_POSITIVE = [
+    "lease_seconds",
+    "renew_seconds",
+    "sweep_seconds",
+    "relay_seconds",
+    "reconcile_seconds",
+    "backoff_cap_seconds",
+    "timeout_seconds",
+    "payload_max_bytes",
+    "payload_max_depth",
+    "result_max_bytes",
+    "unknown_task_seconds",
+    "max_crashes",
+]
+_NOT_NEGATIVE = ["max_retries", "grace_seconds", "infrastructure_retries"]
 
 
 def read(raw: Mapping[str, Any]) -> Conf:
@@ -117,13 +129,19 @@ def _queues(raw: Any) -> Mapping[str, QueueConf]:
     queues = {}
     for name, options in raw.items():
         if not isinstance(name, str) or not name.isascii() or not name.replace("-", "").replace("_", "").isalnum() or len(name) > 64:
-            raise ImproperlyConfiguredQueue(f"TENANT_QUEUE['QUEUES']: {name!r} is not a queue name; use up to 64 ASCII letters, digits, - and _.")
+            raise ImproperlyConfiguredQueue(
+                f"TENANT_QUEUE['QUEUES']: {name!r} is not a queue name; use up to 64 ASCII letters, digits, - and _."
+            )
         unknown = set(options or {}) - {"max_share"}
         if unknown:
-            raise ImproperlyConfiguredQueue(f"TENANT_QUEUE['QUEUES'][{name!r}] has an unknown option {sorted(unknown)[0]!r}; known: 'max_share'.")
+            raise ImproperlyConfiguredQueue(
+                f"TENANT_QUEUE['QUEUES'][{name!r}] has an unknown option {sorted(unknown)[0]!r}; known: 'max_share'."
+            )
         share = (options or {}).get("max_share", 1.0)
         if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-            raise ImproperlyConfiguredQueue(f"TENANT_QUEUE['QUEUES'][{name!r}]['max_share'] is {share!r}; it must be above 0 and at most 1.")
+            raise ImproperlyConfiguredQueue(
+                f"TENANT_QUEUE['QUEUES'][{name!r}]['max_share'] is {share!r}; it must be above 0 and at most 1."
+            )
         queues[name] = QueueConf(name, float(share))
     return MappingProxyType(queues)
 
@@ -132,23 +150,32 @@ def _check(conf: Conf) -> None:
     if conf.fairness not in FAIRNESS_MODES:
         raise ImproperlyConfiguredQueue(f"TENANT_QUEUE['FAIRNESS'] is {conf.fairness!r}; it must be 'time' or 'jobs'.")
     for name in (*_POSITIVE, *_NOT_NEGATIVE):
-        value, low = getattr(conf, name), 0
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < low or (name in _POSITIVE and value == low) or value == float("inf"):
+        value = getattr(conf, name)
+        number = not isinstance(value, bool) and isinstance(value, int | float)
+        if not number or not 0 <= value < float("inf") or (name in _POSITIVE and value == 0):
             least = "above 0" if name in _POSITIVE else "0 or more"
             raise ImproperlyConfiguredQueue(f"TENANT_QUEUE[{name.upper()!r}] is {value!r}; it must be a finite number, {least}.")
-    if conf.quantum is not None and (isinstance(conf.quantum, bool) or not isinstance(conf.quantum, int | float) or not 0 < conf.quantum < 1e6):
-        raise ImproperlyConfiguredQueue(f"TENANT_QUEUE['QUANTUM'] is {conf.quantum!r}; it must be above 0 (slot-seconds for 'time', jobs for 'jobs').")
+    if conf.quantum is not None and (
+        isinstance(conf.quantum, bool) or not isinstance(conf.quantum, int | float) or not 0 < conf.quantum < 1e6
+    ):
+        raise ImproperlyConfiguredQueue(
+            f"TENANT_QUEUE['QUANTUM'] is {conf.quantum!r}; it must be above 0 (slot-seconds for 'time', jobs for 'jobs')."
+        )
     if conf.lease_seconds < 3 * conf.renew_seconds:
         raise ImproperlyConfiguredQueue(
             f"TENANT_QUEUE['LEASE_SECONDS'] is {conf.lease_seconds}; it must be at least 3 x RENEW_SECONDS ({conf.renew_seconds}), "
             "or one slow renewal loses a lease."
         )
     if not isinstance(conf.namespace, str) or not conf.namespace or len(conf.namespace) > 64 or set(conf.namespace) & set("{}: \n\t\r\0"):
-        raise ImproperlyConfiguredQueue(f"TENANT_QUEUE['NAMESPACE'] is {conf.namespace!r}; use 1 to 64 characters without braces, colons or spaces.")
+        raise ImproperlyConfiguredQueue(
+            f"TENANT_QUEUE['NAMESPACE'] is {conf.namespace!r}; use 1 to 64 characters without braces, colons or spaces."
+        )
     for name in ("tenant_setting", "actor_setting"):
         value = getattr(conf, name)
         if not isinstance(value, str) or value.count(".") != 1 or not value.replace(".", "").replace("_", "").isalnum():
-            raise ImproperlyConfiguredQueue(f"TENANT_QUEUE[{name.upper()!r}] is {value!r}; a custom Postgres setting looks like 'app.current_tenant_id'.")
+            raise ImproperlyConfiguredQueue(
+                f"TENANT_QUEUE[{name.upper()!r}] is {value!r}; a custom Postgres setting looks like 'app.current_tenant_id'."
+            )
 
 
 @cache

@@ -1,15 +1,15 @@
 """Crossing: capture -> record -> publish.
 
 Order: the row is recorded in the caller's transaction; it is published when that has committed. If we die in between, or the
-schedule does not answer, the relay publishes it. The envelope is captured and sealed when `enqueue` is called, never in the commit callback.
+schedule does not answer, the relay publishes it. The envelope is captured and sealed when `enqueue` is called, never in the commit
+callback.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from datetime import timezone as tz
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -55,11 +55,19 @@ def enqueue(
     job or `tenant_context` unless given. `delay` seconds or `run_after` (aware datetime, or timedelta): not before that time.
     Raises UnknownTask, MissingTenant, InvalidTenant, TenantMismatch, InvalidPayload, InvalidOption, NotBuiltYet.
     """
-    options = dict(
-        tenant_id=tenant_id, actor_id=actor_id, actor_type=actor_type, queue=queue, priority=priority, cost=cost, delay=delay,
-        run_after=run_after, idempotency_key=idempotency_key, correlation_id=correlation_id,
-    )  # fmt: skip
-    return enqueue_many([(task, payload or {})], **options)[0]
+    return enqueue_many(
+        [(task, payload or {})],
+        tenant_id=tenant_id,
+        actor_id=actor_id,
+        actor_type=actor_type,
+        queue=queue,
+        priority=priority,
+        cost=cost,
+        delay=delay,
+        run_after=run_after,
+        idempotency_key=idempotency_key,
+        correlation_id=correlation_id,
+    )[0]
 
 
 def enqueue_many(
@@ -83,11 +91,13 @@ def enqueue_many(
     origin = _origin(tenant_id, actor_id, actor_type, correlation_id)
     due_at, delay_seconds = _due(delay, run_after)
     scheduled = delay_seconds is not None or due_at is not None
-    now = timezone.now().astimezone(tz.utc)
+    now = timezone.now().astimezone(UTC)
     if delay_seconds is not None:
         due_at = now + timedelta(seconds=delay_seconds)  # what the caller sees; the row's is by the database's clock
     made = [
-        _capture(conf, origin, task, payload, queue=queue, priority=_priority(priority), cost=cost, now=now, due_at=due_at, scheduled=scheduled)
+        _capture(
+            conf, origin, task, payload, queue=queue, priority=_priority(priority), cost=cost, now=now, due_at=due_at, scheduled=scheduled
+        )
         for task, payload in jobs
     ]
     if made:
@@ -186,7 +196,19 @@ def _job(conf: Conf, envelope: Envelope, *, due_at: datetime, scheduled: bool) -
     return Job(id=envelope.job_id, lane_key=lane_key, due_at=due_at, status=status.value, seal=mac, seal_key=key_id, **values)
 
 
-_ENVELOPE_FIELDS = ("tenant_id", "actor_id", "actor_type", "task", "payload", "queue", "priority", "cost", "enqueued_at", "correlation_id", "trace")
+_ENVELOPE_FIELDS = (
+    "tenant_id",
+    "actor_id",
+    "actor_type",
+    "task",
+    "payload",
+    "queue",
+    "priority",
+    "cost",
+    "enqueued_at",
+    "correlation_id",
+    "trace",
+)
 
 
 # -- record, then publish
@@ -196,7 +218,8 @@ def _record(conf: Conf, jobs: Sequence[Job], delay_seconds: float | None) -> Non
     with as_queue_role(conf.database):
         Job.objects.using(conf.database).record(jobs, delays=[delay_seconds] * len(jobs))
     failpoints.hit("E1", task=jobs[0].task)
-    rows = [Runnable(job.id, job.queue, job.lane_key, job.task, job.cost, job.priority, 0) for job in jobs if job.status == Status.QUEUED]
+    runnable = [job for job in jobs if job.status == Status.QUEUED]
+    rows = [Runnable(job.id, job.queue, job.lane_key, job.task, job.cost, job.priority, suspect=0) for job in runnable]
     if rows:
         # robust: another callback's error must not keep these from being published at once. Not a partial: Django asks for its __qualname__.
         transaction.on_commit(lambda: _publish_committed(rows), using=conf.database, robust=True)

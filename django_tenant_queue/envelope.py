@@ -83,11 +83,15 @@ class RunningJob:
 def tenant_id_of(value: Any) -> str:
     """The one canonicaliser of tenant ids: str as is, int and UUID by str(). Raises InvalidTenant for anything else.
 
-    1 to 128 characters, no NUL, no lone surrogate, no surrounding space, not "*". No Unicode normalisation: two different strings are two tenants.
+    1 to 128 characters, no NUL, no lone surrogate, no surrounding space, not "*".
+    No Unicode normalisation: two different strings are two tenants.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         raise InvalidTenant(value, f"its type is {type(value).__name__}")
-    text = str(value)
+    if isinstance(value, int) and abs(value) >= 10**TENANT_MAX_LENGTH:
+        raise InvalidTenant(value, f"it has more than {TENANT_MAX_LENGTH} digits")
+    # The base types' own text: an enum's __str__ is its name, a str subclass would travel on.
+    text = str.__str__(value) if isinstance(value, str) else int.__repr__(value) if isinstance(value, int) else str(value)
     if not text:
         raise InvalidTenant(value, "it is empty")
     if len(text) > TENANT_MAX_LENGTH:

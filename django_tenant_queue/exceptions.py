@@ -52,7 +52,8 @@ class TenantMismatch(TenantQueueError):
     def __init__(self, current: str, asked: str | None) -> None:
         self.current, self.asked = current, asked
         super().__init__(
-            f"This code runs as tenant {current!r} and may not act or enqueue for {asked!r}: use `with system_context():` when that is meant."
+            f"This code runs as tenant {current!r} and may not act or enqueue for {asked!r}: "
+            "use `with system_context():` when that is meant."
         )
 
 
@@ -77,7 +78,11 @@ class UnknownTask(TenantQueueError, LookupError):
 
     def __init__(self, name: str, suggestion: str | None = None) -> None:
         self.name, self.suggestion = name, suggestion
-        hint = f" Did you mean {suggestion!r}?" if suggestion else " Decorate the function with @task in a module named tasks.py of an installed app."
+        hint = (
+            f" Did you mean {suggestion!r}?"
+            if suggestion
+            else " Decorate the function with @task in a module named tasks.py of an installed app."
+        )
         super().__init__(f"No task is registered as {_shown(name)}.{hint}")
 
 
@@ -116,7 +121,8 @@ class OutsideTenantTransaction(TenantQueueError):
 
     def __init__(self) -> None:
         super().__init__(
-            "This job runs with atomic=False, so there is no transaction that holds the tenant: wrap database access in `with tenant_transaction():`."
+            "This job runs with atomic=False, so there is no transaction that holds the tenant: "
+            "wrap database access in `with tenant_transaction():`."
         )
 
 
@@ -124,7 +130,9 @@ class NoTenantHere(TenantQueueError):
     """tenant_transaction() was used where no tenant is set."""
 
     def __init__(self) -> None:
-        super().__init__("tenant_transaction() needs a tenant: use it inside a job, a request with a tenant, or `with tenant_context(...)`.")
+        super().__init__(
+            "tenant_transaction() needs a tenant: use it inside a job, a request with a tenant, or `with tenant_context(...)`."
+        )
 
 
 class InvalidResult(TenantQueueError, ValueError):
@@ -139,7 +147,9 @@ class BadSeal(TenantQueueError):
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"The job is not run: {reason}. It was edited or written by somebody without the key; enqueue it again through the application.")
+        super().__init__(
+            f"The job is not run: {reason}. It was edited or written by somebody without the key; enqueue it again through the application."
+        )
 
 
 class UnknownSealKey(TenantQueueError):
@@ -218,5 +228,8 @@ class Cancel(JobSignal):
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a value that cannot be shown must not hide what is wrong with it
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 100 else text[:97] + "..."

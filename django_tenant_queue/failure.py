@@ -17,7 +17,10 @@ TRACEBACK_MAX = 20_000
 FRAMES_MAX = 40
 CHAIN_MAX = 10
 REDACTED = "[redacted]"
-_SECRET_NAME = re.compile(r"pass(word|wd|phrase)?$|secret|token|api_?key|authori[sz]ation|card|cvv|cvc|iban|ssn|credential|private_?key|session|cookie|otp|pin$", re.I)
+_SECRET_NAME = re.compile(
+    r"pass(word|wd|phrase)?$|secret|token|api_?key|authori[sz]ation|card|cvv|cvc|iban|ssn|credential|private_?key|session|cookie|otp|pin$",
+    re.I,
+)
 _DETAIL = re.compile(r"^(DETAIL|CONTEXT):.*", re.M | re.S)  # Postgres puts other rows' values there
 
 
@@ -100,7 +103,9 @@ def _text(error: BaseException) -> str:
 
 def _traceback(error: BaseException) -> str:
     """The innermost frames of the error and of its causes; text only, no locals."""
-    parts, seen, current = [], set(), error
+    parts: list[str] = []
+    seen: set[int] = set()
+    current: BaseException | None = error
     while current is not None and id(current) not in seen and len(parts) < CHAIN_MAX:
         seen.add(id(current))
         frames = "".join(traceback.format_tb(current.__traceback__, limit=-FRAMES_MAX))

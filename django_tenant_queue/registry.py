@@ -101,7 +101,10 @@ class Registry:
 
     def add(self, task: Task[Any, Any]) -> None:
         known = self._tasks.get(task.name)
-        if known is not None and (known.function.__module__, known.function.__qualname__) != (task.function.__module__, task.function.__qualname__):
+        if known is not None and (known.function.__module__, known.function.__qualname__) != (
+            task.function.__module__,
+            task.function.__qualname__,
+        ):
             raise DuplicateTask(task.name)
         twin = self._numbers.setdefault(task_number(task.name), task.name)
         if twin != task.name:
@@ -154,7 +157,12 @@ def task(
     `cost` 0.001 to 1000; `timeout` seconds; `atomic` runs the body in one transaction with its settle; `name` defaults to
     `module.function`. Raises InvalidOption, DuplicateTask, NotBuiltYet.
     """
-    for option, value in (("unique", unique), ("require_idempotency_key", require_idempotency_key), ("permission", permission), ("authorize", authorize)):
+    for option, value in (
+        ("unique", unique),
+        ("require_idempotency_key", require_idempotency_key),
+        ("permission", permission),
+        ("authorize", authorize),
+    ):
         if value:
             raise NotBuiltYet(f"task({option}=...)")
 
@@ -166,16 +174,28 @@ def task(
     return register if function is None else register(function)
 
 
-def _make(function: Callable[..., Any], name: str | None, queue: str, cost: float, max_retries: int | None, timeout: float | None,
-          atomic: bool, tenant_scoped: bool) -> Task[Any, Any]:
+def _make(
+    function: Callable[..., Any],
+    name: str | None,
+    queue: str,
+    cost: float,
+    max_retries: int | None,
+    timeout: float | None,
+    atomic: bool,
+    tenant_scoped: bool,
+) -> Task[Any, Any]:
     full_name = name or f"{function.__module__}.{function.__qualname__}"
     if inspect.iscoroutinefunction(function):
         raise NotBuiltYet(f"async def {full_name}: an asynchronous task")
     if len(full_name) > NAME_MAX_LENGTH or not full_name.isprintable() or "<locals>" in full_name:
-        raise InvalidOption("name", full_name, f"use at most {NAME_MAX_LENGTH} printable characters, and a function at module level or name=...")
+        raise InvalidOption(
+            "name", full_name, f"use at most {NAME_MAX_LENGTH} printable characters, and a function at module level or name=..."
+        )
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
-            raise InvalidOption("function", full_name, f"parameter {parameter.name!r} cannot be passed by name, and payloads are stored by name")
+            raise InvalidOption(
+                "function", full_name, f"parameter {parameter.name!r} cannot be passed by name, and payloads are stored by name"
+            )
     if max_retries is not None and (isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= 100):
         raise InvalidOption("max_retries", max_retries, "it must be an integer from 0 to 100")
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= 86_400 * 7):

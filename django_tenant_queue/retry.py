@@ -19,7 +19,9 @@ def backoff_seconds(failure: int, *, cap_seconds: float, random: Callable[[], fl
     return min(wait, cap_seconds) + JITTER_SECONDS * random()
 
 
-def wait_before_retry(failures_before: int, *, max_retries: int, asked_seconds: float | None, cap_seconds: float, random: Callable[[], float]) -> float | None:
+def wait_before_retry(
+    failures_before: int, *, max_retries: int, asked_seconds: float | None, cap_seconds: float, random: Callable[[], float]
+) -> float | None:
     """What becomes of one more failure: seconds until the next run, or None when the retries are used up (a dead letter)."""
     failure = failures_before + 1
     if failure > max_retries:

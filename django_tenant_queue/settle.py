@@ -38,14 +38,20 @@ def result_text(value: Any, *, max_bytes: int) -> str | None:
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidResult(f"The task returned a {type(value).__name__} that is not JSON ({error}): return plain values, or None.") from None
+        raise InvalidResult(
+            f"The task returned a {type(value).__name__} that is not JSON ({error}): return plain values, or None."
+        ) from None
     if len(text) > max_bytes:
-        raise InvalidResult(f"The task returned {len(text)} bytes of JSON; RESULT_MAX_BYTES allows {max_bytes}. Store it and return a reference.")
+        raise InvalidResult(
+            f"The task returned {len(text)} bytes of JSON; RESULT_MAX_BYTES allows {max_bytes}. Store it and return a reference."
+        )
     return text
 
 
 def settle(job: StartedJob, outcome: Outcome, *, conf: Conf) -> None:
-    """Record the outcome, by the fence, in a transaction of its own. Tries again until the database answers: the lease is renewed meanwhile."""
+    """Record the outcome, by the fence, in a transaction of its own.
+
+    Tries again until the database answers: the slot stays occupied, so the lease is renewed meanwhile."""
     attempt = 0
     while True:
         try:
@@ -61,7 +67,11 @@ def settle(job: StartedJob, outcome: Outcome, *, conf: Conf) -> None:
                 raise
             logs.ledger_trouble("settle", error)
             outcome = Outcome(
-                OutcomeKind.FAILED, error_class="Unrecordable", message="the outcome could not be stored", fingerprint="unrecordable", began_at=outcome.began_at
+                OutcomeKind.FAILED,
+                error_class="Unrecordable",
+                message="the outcome could not be stored",
+                fingerprint="unrecordable",
+                began_at=outcome.began_at,
             )
 
 
@@ -87,7 +97,11 @@ def _succeeded(job: StartedJob, outcome: Outcome, conf: Conf) -> bool:
 
 def _failed(job: StartedJob, outcome: Outcome, conf: Conf) -> bool:
     wait = wait_before_retry(
-        job.failures, max_retries=_max_retries(job, conf), asked_seconds=outcome.after_seconds, cap_seconds=conf.backoff_cap_seconds, random=random.random
+        job.failures,
+        max_retries=_max_retries(job, conf),
+        asked_seconds=outcome.after_seconds,
+        cap_seconds=conf.backoff_cap_seconds,
+        random=random.random,
     )
     if wait is None:
         return _buried(job, outcome, conf, Reason.FAILED, failed=True)
@@ -101,7 +115,9 @@ def _infrastructure(job: StartedJob, outcome: Outcome, conf: Conf) -> bool:
     wait = infrastructure_wait_seconds(job.infrastructure, budget=conf.infrastructure_retries, random=random.random)
     if wait is None:
         return _buried(job, outcome, conf, Reason.INFRASTRUCTURE)
-    done = ledger(conf).retry(job.id, job.fence, after_seconds=wait, error=_error(job, outcome), began_at=outcome.began_at, infrastructure=True)
+    done = ledger(conf).retry(
+        job.id, job.fence, after_seconds=wait, error=_error(job, outcome), began_at=outcome.began_at, infrastructure=True
+    )
     if done:
         logs.infrastructure(job, outcome.error_class, wait)
     return done
@@ -122,7 +138,9 @@ def _deferred(job: StartedJob, outcome: Outcome, conf: Conf) -> bool:
     if since is not None and (timezone.now() - since).total_seconds() > conf.unknown_task_seconds:
         return _buried(job, outcome, conf, Reason.UNKNOWN_TASK)
     errors = [] if first else [_error(job, outcome)]
-    done = jobs.defer(job.id, job.fence, after_seconds=min(DEFER_SECONDS, conf.unknown_task_seconds), reason=outcome.message[:500], errors=errors)
+    done = jobs.put_back(
+        job.id, job.fence, after_seconds=min(DEFER_SECONDS, conf.unknown_task_seconds), reason=outcome.message[:500], errors=errors
+    )
     if done:
         logs.deferred(job, outcome.message)
     return done

@@ -12,7 +12,9 @@ class TenantBudget(models.Model):
     """One row per tenant; `"*"` holds the default. Change it through `control.set_limits`, which also tells the schedule."""
 
     tenant_id = models.CharField(max_length=128, primary_key=True)
-    weight = models.DecimalField(max_digits=7, decimal_places=3, default=Decimal(1), validators=[MinValueValidator(Decimal("0.01")), MaxValueValidator(1000)])
+    weight = models.DecimalField(
+        max_digits=7, decimal_places=3, default=Decimal(1), validators=[MinValueValidator(Decimal("0.01")), MaxValueValidator(1000)]
+    )
     max_running = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:

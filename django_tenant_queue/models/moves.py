@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 MAX_ERRORS = 20
 XID = "pg_current_xact_id()::text::bigint"
-_ENVELOPE = "j.id, j.tenant_id, j.actor_id, j.actor_type, j.task, j.payload, j.queue, j.priority, j.cost, j.enqueued_at, j.correlation_id, j.trace"
+_ENVELOPE = (
+    "j.id, j.tenant_id, j.actor_id, j.actor_type, j.task, j.payload, j.queue, j.priority, j.cost, j.enqueued_at, j.correlation_id, j.trace"
+)
 _PUBLICATION = "j.id, j.queue, j.lane_key, j.task, j.cost, j.priority, j.suspect"
 
 
@@ -109,23 +111,37 @@ class JobQuerySet(models.QuerySet["Job"]):
         ids = list(job_ids)
         found = {job_id: Unstarted(job_id, None, False, "", "", "") for job_id in ids}
         with self._cursor() as cursor:
-            cursor.execute("SELECT j.id, j.status, j.due_at <= now(), j.queue, j.lane_key, j.claim_token FROM tenant_queue_job j WHERE j.id = ANY(%s)", [ids])
+            cursor.execute(
+                "SELECT j.id, j.status, j.due_at <= now(), j.queue, j.lane_key, j.claim_token FROM tenant_queue_job j WHERE j.id = ANY(%s)",
+                [ids],
+            )
             found.update((row[0], Unstarted(*row)) for row in cursor.fetchall())
         return found
 
     # -- settle: by whoever runs the job, guarded by its fence
 
-    def succeed(self, job_id: UUID, fence: int, *, result: str | None, began_at: datetime | None, condition: str = "", params: Sequence[Any] = ()) -> bool:
+    def succeed(
+        self, job_id: UUID, fence: int, *, result: str | None, began_at: datetime | None, condition: str = "", params: Sequence[Any] = ()
+    ) -> bool:
         """running -> succeeded. `condition`: a further guard in SQL (the boundary and tenant markers), evaluated in this transaction."""
         sql = _SUCCEED + (f" AND {condition}" if condition else "")
         return self._changed(sql, [result, began_at, job_id, fence, *params])
 
-    def retry(self, job_id: UUID, fence: int, *, after_seconds: float, error: dict[str, Any], began_at: datetime | None, infrastructure: bool = False) -> bool:
+    def retry(
+        self,
+        job_id: UUID,
+        fence: int,
+        *,
+        after_seconds: float,
+        error: dict[str, Any],
+        began_at: datetime | None,
+        infrastructure: bool = False,
+    ) -> bool:
         """running -> retrying, due after `after_seconds` by the database's clock; counts a failure, or an infrastructure error."""
         counts = (0, 1) if infrastructure else (1, 0)
         return self._changed(_RETRY, [after_seconds, *counts, _error(error), began_at, error.get("message", "")[:500], job_id, fence])
 
-    def defer(self, job_id: UUID, fence: int, *, after_seconds: float, reason: str, errors: Sequence[dict[str, Any]] = ()) -> bool:
+    def put_back(self, job_id: UUID, fence: int, *, after_seconds: float, reason: str, errors: Sequence[dict[str, Any]] = ()) -> bool:
         """running -> retrying without counting anything: this worker cannot run it, another may."""
         return self._changed(_DEFER, [after_seconds, json.dumps(list(errors)), reason, job_id, fence])
 
@@ -139,10 +155,21 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self._changed(_CANCEL_RUNNING, [reason, began_at, job_id, fence])
 
     def bury(
-        self, job_id: UUID, fence: int, *, reason: str, error: dict[str, Any], traceback: str, fingerprint: str,
-        began_at: datetime | None = None, failed: bool = False, crashed: bool = False,
+        self,
+        job_id: UUID,
+        fence: int,
+        *,
+        reason: str,
+        error: dict[str, Any],
+        traceback: str,
+        fingerprint: str,
+        began_at: datetime | None = None,
+        failed: bool = False,
+        crashed: bool = False,
     ) -> bool:
-        """running -> dead, and its dead letter, in one statement. `failed`: counts a failure; `crashed`: a crash, and shared deaths before it."""
+        """running -> dead, and its dead letter, in one statement.
+
+        `failed`: this attempt counts as a failure; `crashed`: as a crash, and so do the shared deaths before it."""
         row = [error.get("class", ""), error.get("message", ""), traceback, fingerprint]
         params = [int(failed), crashed, _error(error), began_at, _sentence(reason, error), job_id, fence, reason, *row]
         return self._changed(_BURY, params)
@@ -258,7 +285,9 @@ _DEFER = f"""
 UPDATE tenant_queue_job j SET status = 'retrying', xid = NULL, due_at = now() + make_interval(secs => %s),
     errors = {_APPEND}, reason = %s
 WHERE {_BY_FENCE}"""
-_CANCEL_RUNNING = f"UPDATE tenant_queue_job j SET status = 'cancelled', finished_at = clock_timestamp(), reason = %s, began_at = %s WHERE {_BY_FENCE}"
+_CANCEL_RUNNING = (
+    f"UPDATE tenant_queue_job j SET status = 'cancelled', finished_at = clock_timestamp(), reason = %s, began_at = %s WHERE {_BY_FENCE}"
+)
 _BURY = f"""
 WITH buried AS (
     UPDATE tenant_queue_job j SET status = 'dead', finished_at = clock_timestamp(), failures = j.failures + %s,

@@ -199,9 +199,14 @@ def _outcome_of(error: BaseException, secrets: Iterable[str]) -> Outcome:
 
 def _outcome(kind: OutcomeKind, text: ErrorText, *, reason: str = "", after_seconds: float | None = None) -> Outcome:
     return Outcome(
-        kind, reason=str(reason), error_class=text.error_class, message=text.message, traceback=text.traceback, fingerprint=text.fingerprint,
+        kind,
+        reason=str(reason),
+        error_class=text.error_class,
+        message=text.message,
+        traceback=text.traceback,
+        fingerprint=text.fingerprint,
         after_seconds=after_seconds,
-    )  # fmt: skip
+    )
 
 
 def _is_infrastructure(error: BaseException) -> bool:

@@ -57,7 +57,12 @@ def test_a_cycle_of_causes_ends() -> None:
 
 def test_payload_secrets_are_replaced_wherever_they_appear() -> None:
     """H12: the value of a secret-looking argument is in no stored text."""
-    payload = {"user": "ann", "password": "hunter2-canary", "cards": [{"number": 4111111111111111}], "nested": {"api_key": {"value": "k-canary"}}}
+    payload = {
+        "user": "ann",
+        "password": "hunter2-canary",
+        "cards": [{"number": 4111111111111111}],
+        "nested": {"api_key": {"value": "k-canary"}},
+    }
     secrets = secrets_of(payload)
     error = raised(ValueError("login of ann with hunter2-canary, 4111111111111111 and k-canary failed"))
     found = describe(error, secrets)
