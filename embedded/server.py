@@ -79,9 +79,7 @@ class Server:
 
     def stop(self) -> None:
         """A clean shutdown; the data stays for the next `start`."""
-        if self.running:
-            os.kill(self.pid, self.stop_signal)
-            self._wait_or_kill()
+        self._end(self.stop_signal)
 
     def kill(self) -> None:
         """SIGKILL: what a lost machine looks like to everybody else."""
@@ -98,9 +96,9 @@ class Server:
         return self.start()
 
     def close(self) -> None:
-        """Stop and remove the data."""
+        """Stop without saving anything, and remove the data."""
         try:
-            self.stop()
+            self._end(self.death_signal)
         finally:
             if self._owns_place and self._place is not None:
                 self._place.close()
@@ -165,6 +163,11 @@ class Server:
                 start_new_session=True,  # Ctrl-C on the terminal reaches the command, and only then do we stop
             )
         self._place.note_process(self.pid)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.running:
+            os.kill(self.pid, number)
+            self._wait_or_kill()
 
     def _wait_or_kill(self) -> None:
         assert self._process is not None
