@@ -25,7 +25,9 @@ _ISO_DAY = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 _DOTTED_DAY = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})")
 _THOUSANDS_MARKS = str.maketrans("", "", " '\u2019\u00a0\u202f")
 _PLAIN_AMOUNT = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]{1,2})?")
-_GROUPED_AMOUNT = re.compile(r"[+-]?[0-9]{1,3}(?:(?:\.[0-9]{3})+,[0-9]{1,2}|(?:,[0-9]{3})+\.[0-9]{1,2}|(?:\.[0-9]{3}){2,}|(?:,[0-9]{3}){2,})")
+_GROUPED_AMOUNT = re.compile(
+    r"[+-]?[0-9]{1,3}(?:(?:\.[0-9]{3})+,[0-9]{1,2}|(?:,[0-9]{3})+\.[0-9]{1,2}|(?:\.[0-9]{3}){2,}|(?:,[0-9]{3}){2,})"
+)
 _AMBIGUOUS_AMOUNT = re.compile(r"[+-]?[0-9]{1,3}[.,][0-9]{3}")
 _LARGEST = Decimal("9999999999.99")
 
@@ -125,7 +127,9 @@ def _places(names: list[str], line: int) -> dict[str, int]:
     missing = [column for column in COLUMNS if column not in places]
     if missing:
         raise UnreadableCsv(
-            f"The header in line {line} lacks {', '.join(missing)}: name the columns {', '.join(COLUMNS)}, separated by comma or semicolon.", line
+            f"The header in line {line} lacks {', '.join(missing)}: "
+            f"name the columns {', '.join(COLUMNS)}, separated by comma or semicolon.",
+            line,
         )
     return places
 
@@ -134,8 +138,11 @@ def _row_of(record: Record, header: Header) -> OrderRow | BadRow:
     if record.problem:
         return BadRow(record.line, _sentence(record.problem))
     fields = record.fields
-    if len(fields) > header.width and any(field.strip() for field in fields[header.width:]):
-        return BadRow(record.line, f"The row has {len(fields)} fields, the header {header.width}: put values that hold the separator in quotation marks.")
+    if len(fields) > header.width and any(field.strip() for field in fields[header.width :]):
+        return BadRow(
+            record.line,
+            f"The row has {len(fields)} fields, the header {header.width}: put values that hold the separator in quotation marks.",
+        )
     try:
         values = {column: _READERS[column](_field(fields, index)) for column, index in header.places.items()}
     except BadValue as error:

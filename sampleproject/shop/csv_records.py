@@ -69,7 +69,9 @@ class Lines:
 
     def _check(self, line: str) -> None:
         if "\0" in line:
-            raise UnreadableCsv(f"Line {self._number} holds a NUL byte, so this is not a CSV text: save it as “CSV UTF-8” and send that.", self._number)
+            raise UnreadableCsv(
+                f"Line {self._number} holds a NUL byte, so this is not a CSV text: save it as “CSV UTF-8” and send that.", self._number
+            )
         if not line.isascii() and _UNDECODABLE.search(line):
             raise UnreadableCsv(f"Line {self._number} is not UTF-8 text: save the file as “CSV UTF-8” and send that.", self._number)
 

@@ -27,8 +27,10 @@ class UploadForm(forms.Form):
     def clean_file(self) -> UploadedFile:
         file: UploadedFile = self.cleaned_data["file"]
         most = settings.SHOP_UPLOAD_MAX_BYTES
-        if file.size is None or file.size > most:
-            raise forms.ValidationError(f"The file has {filesizeformat(file.size)}; at most {filesizeformat(most)} are possible: send it in parts.")
+        if (file.size or 0) > most:
+            raise forms.ValidationError(
+                f"The file has {filesizeformat(file.size or 0)}; at most {filesizeformat(most)} are possible: send it in parts."
+            )
         return file
 
 

@@ -23,7 +23,8 @@ def reset_message(reset: PasswordReset, token: str) -> EmailMessage:
     return EmailMessage(
         subject="Set a new password",
         body=(
-            f"Hello {reset.user.get_username()},\n\nsomebody, probably you, asked for a new password.\nSet it here, within an hour:\n\n{link}\n\n"
+            f"Hello {reset.user.get_username()},\n\nsomebody, probably you, asked for a new password.\n"
+            f"Set it here, within an hour:\n\n{link}\n\n"
             "If it was not you, do nothing: your password stays as it is.\n"
         ),
         to=[reset.user.email],

@@ -30,19 +30,33 @@ class ForceTenantPolicy(Operation):
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """The policy is not part of the models' state."""
 
-    def database_forwards(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState) -> None:
-        self._execute(app_label, schema_editor, to_state, (
-            "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
-            "ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
-            "CREATE POLICY {policy} ON {table} USING (tenant_id = {tenant}) WITH CHECK (tenant_id = {tenant})",
-        ))
+    def database_forwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        self._execute(
+            app_label,
+            schema_editor,
+            to_state,
+            (
+                "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+                "ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
+                "CREATE POLICY {policy} ON {table} USING (tenant_id = {tenant}) WITH CHECK (tenant_id = {tenant})",
+            ),
+        )
 
-    def database_backwards(self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState) -> None:
-        self._execute(app_label, schema_editor, from_state, (
-            "DROP POLICY {policy} ON {table}",
-            "ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY",
-            "ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
-        ))
+    def database_backwards(
+        self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
+    ) -> None:
+        self._execute(
+            app_label,
+            schema_editor,
+            from_state,
+            (
+                "DROP POLICY {policy} ON {table}",
+                "ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY",
+                "ALTER TABLE {table} DISABLE ROW LEVEL SECURITY",
+            ),
+        )
 
     def describe(self) -> str:
         return f"Force row-level security by tenant on {', '.join(self.models)}"
@@ -52,6 +66,10 @@ class ForceTenantPolicy(Operation):
             return
         for name in self.models:
             table = state.apps.get_model(app_label, name)._meta.db_table
-            names = {"table": schema_editor.quote_name(table), "policy": schema_editor.quote_name(f"{table}_tenant"), "tenant": CURRENT_TENANT}
+            names = {
+                "table": schema_editor.quote_name(table),
+                "policy": schema_editor.quote_name(f"{table}_tenant"),
+                "tenant": CURRENT_TENANT,
+            }
             for statement in statements:
                 schema_editor.execute(statement.format(**names), params=None)

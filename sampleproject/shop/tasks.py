@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from itertools import islice
+from typing import BinaryIO, cast
 
 from django.db import transaction
 from django.db.models import Count, Sum
@@ -31,7 +32,7 @@ def import_orders(upload_id: int) -> dict[str, int]:
     try:
         # A savepoint: a file that turns out to be unreadable half-way leaves neither jobs nor rejected rows.
         with transaction.atomic(), upload.file.open("rb") as file:
-            upload.parts = _fan_out(upload, imports.keep_rejected(read_orders(file), upload, counts))
+            upload.parts = _fan_out(upload, imports.keep_rejected(read_orders(cast("BinaryIO", file)), upload, counts))
     except UnreadableCsv as error:
         counts = imports.Counts()
         upload.parts, upload.problem = 0, str(error)[:500]
@@ -55,7 +56,8 @@ def import_order_rows(upload_id: int, rows: list[imports.PackedRow]) -> int:
     record_effect("rows")
     job = current_job()
     orders = [
-        Order(tenant_id=job.tenant_id, upload_id=upload_id, job_id=job.id, fence=job.fence, **imports.unpack(packed)) for packed in rows
+        Order(tenant_id=job.tenant_id or "", upload_id=upload_id, job_id=job.id, fence=job.fence, **imports.unpack(packed))
+        for packed in rows
     ]
     return len(Order.objects.bulk_create(orders))
 

@@ -59,7 +59,9 @@ def members_only(role: Role = Role.VIEWER) -> Callable[[View[P]], Callable[..., 
             if membership is None or membership.workspace_id != workspace_id:
                 raise Http404("There is no such workspace, or you are not a member of it.")
             if not membership.is_at_least(role):
-                raise PermissionDenied(f"This needs the role {role.label} or higher in {membership.workspace.name}; yours is {membership.role}.")
+                raise PermissionDenied(
+                    f"This needs the role {role.label} or higher in {membership.workspace.name}; yours is {membership.role}."
+                )
             if request.session.get(SESSION_KEY) != workspace_id:
                 request.session[SESSION_KEY] = workspace_id
             return view(request, membership, *args, **kwargs)

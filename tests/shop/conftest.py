@@ -40,7 +40,9 @@ def cheap_passwords(settings: Any) -> None:
 
 
 @contextmanager
-def running_job(tenant_id: str = "acme", *, task: str = "test", fence: int = 1, job_id: UUID | None = None, atomic: bool = True) -> Iterator[RunningJob]:
+def running_job(
+    tenant_id: str = "acme", *, task: str = "test", fence: int = 1, job_id: UUID | None = None, atomic: bool = True
+) -> Iterator[RunningJob]:
     """What a worker sets around a body: origin, job and, for atomic tasks, the tenant's transaction."""
     job = RunningJob(
         id=job_id or uuid4(), fence=fence, attempt=fence, tenant_id=tenant_id, actor_id="7", actor_type="user", correlation_id="test",

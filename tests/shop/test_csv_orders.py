@@ -51,14 +51,27 @@ def amount(text: str) -> Decimal | str:
         "order_number,customer_email,placed_on,amount,currency,,\nA-1,ada@example.com,31.05.2024,12.5,EUR,,\n",
         "order,email,date,total,currency\n A-1 , ada@example.com , 2024-05-31 , 12.50 , EUR \n",
     ],
-    ids=["plain", "bom", "crlf", "cr", "no last line end", "semicolons", "tabs", "any order and case", "all quoted", "empty columns", "other names"],
+    ids=[
+        "plain",
+        "bom",
+        "crlf",
+        "cr",
+        "no last line end",
+        "semicolons",
+        "tabs",
+        "any order and case",
+        "all quoted",
+        "empty columns",
+        "other names",
+    ],
 )
 def test_same_order_comes_out_of_every_shape_of_file(text: str) -> None:
     assert read(text) == [ADA]
 
 
 def test_semicolon_file_may_hold_commas_in_its_header() -> None:
-    assert read('order_number;customer_email;"note, long, with commas, more, than, separators";placed_on;amount;currency\nA-1;ada@example.com;a,b;2024-05-31;12,50;EUR\n') == [ADA]
+    header = 'order_number;customer_email;"note, long, with commas, more, than, separators";placed_on;amount;currency\n'
+    assert read(header + "A-1;ada@example.com;a,b;2024-05-31;12,50;EUR\n") == [ADA]
 
 
 def test_separator_line_of_spreadsheets_is_understood() -> None:
@@ -73,8 +86,8 @@ def test_empty_lines_are_skipped_and_counted() -> None:
 
 
 def test_quoted_field_may_hold_separator_quote_and_line_ends() -> None:
-    text = 'note,order_number,customer_email,placed_on,amount,currency\r\n"one, ""two""\r\nthree\n\nfour",A-1,ada@example.com,2024-05-31,"12,50",EUR\r\n' + "x," + GOOD
-    rows = read(text)
+    header = "note,order_number,customer_email,placed_on,amount,currency\r\n"
+    rows = read(header + '"one, ""two""\r\nthree\n\nfour",A-1,ada@example.com,2024-05-31,"12,50",EUR\r\n' + "x," + GOOD)
     assert [(row.line, type(row)) for row in rows] == [(2, OrderRow), (6, OrderRow)]
 
 
@@ -230,7 +243,6 @@ def test_any_bytes_are_rows_or_one_refusal(content: bytes) -> None:
     for start in (b"", HEADER.encode()):
         try:
             rows = read(start + content)
-        except UnreadableCsv as error:
-            assert str(error).endswith(".")
-        else:
-            assert all(row.line > 1 for row in rows)
+        except UnreadableCsv:
+            continue
+        assert all(row.line > 1 for row in rows)

@@ -48,7 +48,8 @@ def jobs_of(task: Any) -> list[Job]:
 def test_effect_holds_what_the_job_says_and_what_the_database_saw(as_job: JobRun) -> None:
     with as_job("acme", fence=3) as job:
         record_effect("test")
-    assert list(JobEffect.objects.values_list("job_id", "fence", "tenant_id", "tenant_seen", "kind")) == [(job.id, 3, "acme", "acme", "test")]
+    rows = list(JobEffect.objects.values_list("job_id", "fence", "tenant_id", "tenant_seen", "kind"))
+    assert rows == [(job.id, 3, "acme", "acme", "test")]
 
 
 def test_effect_shows_a_wrong_tenant(as_job: JobRun) -> None:

@@ -32,7 +32,7 @@ class Role(models.TextChoices):
 class Membership(models.Model):
     """A user's role in a workspace. Not a tenant table: it is what decides which tenant a request may have."""
 
-    RANKS: ClassVar = {Role.VIEWER: 0, Role.MEMBER: 1, Role.ADMIN: 2, Role.OWNER: 3}
+    RANKS: ClassVar[dict[str, int]] = {Role.VIEWER: 0, Role.MEMBER: 1, Role.ADMIN: 2, Role.OWNER: 3}
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="memberships")

@@ -39,7 +39,9 @@ def reset_request(request: HttpRequest, workspace_id: str) -> HttpResponse:
     form = ResetForm(*sent(request))
     if request.method == "POST" and form.is_valid():
         with tenant_context(workspace.id):
-            for membership in Membership.objects.select_related("user").filter(workspace=workspace, user__email__iexact=form.cleaned_data["email"]):
+            for membership in Membership.objects.select_related("user").filter(
+                workspace=workspace, user__email__iexact=form.cleaned_data["email"]
+            ):
                 request_reset(membership)
         messages.success(request, ANSWER)
         return redirect("reset_request", workspace.id)

@@ -40,8 +40,8 @@ def upload(request: HttpRequest, membership: Membership, upload_id: int) -> Http
         rejected = RejectedRow.objects.filter(tenant_id=membership.workspace_id, upload=found).order_by("line")
         rows = Paginator(rejected, REJECTED_PER_PAGE).get_page(request.GET.get("page"))
         rows.object_list = list(rows.object_list)
-        context = {"upload": found, "written": _written(found), "rejected": rows}
-    return page(request, membership, "upload.html", **context)
+        written = _written(found)
+    return page(request, membership, "upload.html", upload=found, written=written, rejected=rows)
 
 
 @members_only()

@@ -27,7 +27,9 @@ ORDERS_FILE, ROWS, BAD_EVERY = "orders.csv", 2000, 250
 
 
 class Command(BaseCommand):
-    help = "Make workspaces, people with one password for all, and an orders file to upload. For local use; run it again for a new password."
+    help = (
+        "Make workspaces, people with one password for all, and an orders file to upload. For local use; run it again for a new password."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--password", help="default: a random one, printed")

@@ -20,7 +20,7 @@ GRACE_SECONDS = 40  # more than the workers' own
 
 
 class Command(BaseCommand):
-    help = "Run the site and the workers, stopped together by Ctrl-C or SIGTERM. Exits with 0 when asked to stop, else with the code of what ended."
+    help = "Run the site and the workers, stopped together by Ctrl-C or SIGTERM. Exits with 0 when asked to stop."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1")
@@ -71,7 +71,18 @@ class Stop:
 def site_command(manage: list[str], host: str, port: int, threads: int) -> list[str]:
     """The WSGI server that is installed, else Django's own."""
     if importlib.util.find_spec("granian"):
-        return [sys.executable, "-m", "granian", "--interface", "wsgi", "--host", host, "--port", str(port), "sampleproject.wsgi:application"]
+        return [
+            sys.executable,
+            "-m",
+            "granian",
+            "--interface",
+            "wsgi",
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "sampleproject.wsgi:application",
+        ]
     if importlib.util.find_spec("gunicorn"):
         bind = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         return [sys.executable, "-m", "gunicorn", "--bind", bind, "--threads", str(threads), "--log-level", "warning", "sampleproject.wsgi"]
