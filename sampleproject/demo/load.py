@@ -31,6 +31,7 @@ from sampleproject.shop.tasks import (
 )
 from sampleproject.shop.views.resets import request_reset
 
+from .events import RunFailed
 from .scenario import Ask, Kind
 from .world import World
 
@@ -113,20 +114,16 @@ class Load:
 
 
 def upload(world: World, path: Path) -> tuple[int, Asked]:
-    """Send the file to the upload page, as its owner's browser would. -> (upload id, what was asked). Raises UploadRefused."""
+    """Send the file to the upload page, as its owner's browser would. -> (upload id, what was asked). Raises RunFailed."""
     workspace_id, client, correlation_id = world.noisy.workspace_id, Client(), uuid4().hex
     client.force_login(world.noisy.user)
     with path.open("rb") as file:
         answer = client.post(f"/w/{workspace_id}/uploads/new/", {"file": file}, headers={"X-Request-ID": correlation_id})
     committed_at = timezone.now()
     if answer.status_code != 302:
-        raise UploadRefused(f"The upload page answered {answer.status_code} instead of taking the file.")
+        raise RunFailed(f"The upload page answered {answer.status_code} instead of taking the file.")
     upload_id = int(answer["Location"].rstrip("/").rsplit("/", 1)[1])
     return upload_id, Asked(correlation_id, workspace_id, import_orders.name, committed_at)
-
-
-class UploadRefused(Exception):
-    """The message says how the page answered."""
 
 
 def _ask_reset(world: World, workspace_id: str, ask: Ask) -> None:

@@ -52,20 +52,24 @@ class Measured:
 
 _PREPARE = """
 CREATE TEMPORARY TABLE run_job ON COMMIT DROP AS
-WITH asked AS (SELECT * FROM unnest(%(correlation)s::text[], %(committed)s::timestamptz[], %(timed)s::bool[]) AS a(correlation_id, committed_at, timed)),
+WITH asked AS (SELECT * FROM unnest(%(correlation)s::text[], %(committed)s::timestamptz[], %(timed)s::bool[])
+                  AS a(correlation_id, committed_at, timed)),
      queue_of AS (SELECT * FROM unnest(%(tasks)s::text[], %(queues)s::text[]) AS q(task, class)),
      root AS (SELECT DISTINCT ON (correlation_id) correlation_id, id, finished_at FROM tenant_queue_job
               WHERE tenant_id = ANY(%(tenants)s) ORDER BY correlation_id, id)
 SELECT j.id, j.task, j.status, j.finished_at, q.class, a.timed, CASE WHEN j.tenant_id = %(noisy)s THEN 'noisy' ELSE 'quiet' END AS party,
     coalesce(j.began_at, j.finished_at) AS ran_from,
     CASE WHEN j.id = root.id THEN a.committed_at ELSE root.finished_at END AS committed_at,
-    CASE WHEN j.task = %(writes_last)s THEN j.began_at ELSE (SELECT max(e.began_at) FROM shop_jobeffect e WHERE e.job_id = j.id) END AS began_at
+    CASE WHEN j.task = %(writes_last)s THEN j.began_at
+         ELSE (SELECT max(e.began_at) FROM shop_jobeffect e WHERE e.job_id = j.id) END AS began_at
 FROM tenant_queue_job j JOIN root USING (correlation_id) LEFT JOIN asked a USING (correlation_id) LEFT JOIN queue_of q ON q.task = j.task
 WHERE j.tenant_id = ANY(%(tenants)s)
 """
 _WAITS = """
-SELECT party, class, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY wait), percentile_disc(0.99) WITHIN GROUP (ORDER BY wait), max(wait)
-FROM (SELECT party, class, extract(epoch FROM began_at - committed_at)::float8 * 1000 AS wait FROM run_job WHERE status = 'succeeded' AND timed) waited
+SELECT party, class, count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY wait_ms), percentile_disc(0.99) WITHIN GROUP (ORDER BY wait_ms),
+    max(wait_ms)
+FROM (SELECT party, class, extract(epoch FROM began_at - committed_at)::float8 * 1000 AS wait_ms
+      FROM run_job WHERE status = 'succeeded' AND timed) waited
 GROUP BY party, class
 """
 _DRAIN = """

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 ROWS_PER_BAD_ROW = 25_000  # few enough that 200,000 rows are 20,000 jobs of ten
 NAMES = (
-    "Acme Garden Tools", "Aster Books", "Birch Bikes", "Cobalt Kitchens", "Dune Surf", "Elm Street Records", "Fjord Knitwear", "Glow Candles",
+    "Acme Garden Tools", "Aster Books", "Birch Bikes", "Cobalt Kitchens", "Dune Surf", "Elm Records", "Fjord Knitwear", "Glow Candles",
     "Harbour Fish", "Iris Optics", "Juniper Gin", "Kite Toys", "Lumen Lamps", "Maple Syrups", "Noor Ceramics", "Oak Floors", "Pica Prints",
     "Quill Pens", "Rye Bakery", "Sable Shoes", "Tern Travel", "Umbra Shades", "Vale Wines", "Willow Baskets", "Yarrow Herbs",
 )  # fmt: skip
@@ -65,4 +65,5 @@ class Scenario:
 
     def _spread(self, kind: Kind, number: int, *, first: float = 0.0, last: float = 1.0) -> list[Ask]:
         step = (last - first) * self.seconds / max(1, number)
-        return [Ask(first * self.seconds + (i + 0.5) * step, i % self.quiet_workspaces, kind, i // self.quiet_workspaces) for i in range(number)]
+        begin, quiet = first * self.seconds, self.quiet_workspaces
+        return [Ask(begin + (i + 0.5) * step, i % quiet, kind, i // quiet) for i in range(number)]

@@ -11,13 +11,11 @@ from pathlib import Path
 
 from django.conf import settings
 
+from .events import RunFailed
+
 GRACE_SECONDS = 10
 STOP_SECONDS = 30  # the grace, and what handing back may take
 SHOWN_LINES = 15
-
-
-class WorkersEnded(Exception):
-    """They ended by themselves, or not as they should. The message holds the last lines they wrote."""
 
 
 class Workers:
@@ -34,10 +32,10 @@ class Workers:
             )  # fmt: skip
 
     def check_alive(self) -> None:
-        """Raises WorkersEnded."""
+        """Raises RunFailed when they have ended by themselves."""
         code = self._process.poll()
         if code is not None:
-            raise WorkersEnded(f"The workers ended by themselves with status {code}. Their last lines:\n{self.last_lines()}")
+            raise RunFailed(f"The workers ended by themselves with status {code}. Their last lines:\n{self.last_lines()}")
 
     def stop(self) -> int:
         """SIGTERM, wait. -> their exit status; those that do not end in time are killed, with all they forked."""

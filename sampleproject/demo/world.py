@@ -1,4 +1,4 @@
-"""The workspaces of a run: people, receivers of webhooks, some orders from before. Each run has workspaces of its own, so runs do not mix."""
+"""The workspaces of a run: people, receivers of webhooks, some orders from before. Each run has its own, so runs do not mix."""
 
 from __future__ import annotations
 
