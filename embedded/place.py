@@ -113,7 +113,7 @@ def clean(directory: Path) -> int:
 def _clean(directory: Path) -> int:
     removed = 0
     for root in sorted(directory.glob(f"{PREFIX}*")):
-        with contextlib.suppress(PermissionError):  # another user's
+        with contextlib.suppress(PermissionError, FileNotFoundError):  # another user's; or its run has just removed it
             lock = _take(root / "lock")
             if lock is not None:
                 _end_survivors(root)
