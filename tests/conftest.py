@@ -18,9 +18,7 @@ from django_tenant_queue import conf as configuration
 from django_tenant_queue.brokers.base import Broker, SchedulerSettings
 from django_tenant_queue.brokers.memory import MemoryBroker
 from django_tenant_queue.conf import Conf
-from django_tenant_queue.models import DeadLetter, Job, TenantBudget
 from embedded import Valkey
-from sampleproject.shop.models import JobEffect
 from tests.redis_servers import broker_of, delete_namespace, foreign_keys
 
 os.environ.setdefault("DTQ_FAILPOINTS", "")  # failpoints may be switched on in this process
@@ -96,16 +94,7 @@ def broker(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
 
 
 @pytest.fixture
-def committed(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """The database with real commits; what the queue's tables hold is deleted afterwards. Flushing all tables takes 50 times as long."""
-    with django_db_blocker.unblock():
-        yield
-        with connection.cursor() as cursor:
-            cursor.execute("; ".join(f"DELETE FROM {model._meta.db_table}" for model in (JobEffect, DeadLetter, Job, TenantBudget)))
-
-
-@pytest.fixture
-def another_backend(django_db_setup: None) -> Iterator[Callable[[], psycopg.Connection]]:
+def another_backend(transactional_db: None) -> Iterator[Callable[[], psycopg.Connection]]:
     """Makes backends of their own, in autocommit, to hold locks and keep transactions open."""
     parameters = connection.get_connection_params()
     names = ("dbname", "user", "password", "host", "port")

@@ -27,7 +27,7 @@ def test_a_capped_lane_never_runs_more(make: Make, mode: str, cap: int) -> None:
     schedule.put("A", 12)
     schedule.put("B", 12)
     running: list = []
-    for _ in range(20):
+    for _ in range(40):
         running += schedule.take(4)
         assert sum(claim.lane_key == "A" for claim in running) <= cap
         schedule.run([running.pop(0)] if running else [], 0.5)
@@ -52,7 +52,12 @@ def test_a_raised_cap_after_many_capped_rounds_gives_no_burst(by_jobs: Schedule)
     by_jobs.run([held])  # A joins, is at its cap again after one job
     assert by_jobs.broker.state().rounds["default"] > 700
     by_jobs.limit("A", max_running=None)
-    assert by_jobs.lanes_taken(20).count("A") == 10
+    assert largest_lead(by_jobs.lanes_taken(100)) <= 2 * 5  # a quantum of this round and one of the next
+
+
+def largest_lead(lanes: str) -> int:
+    """Most jobs by which lane A was ahead of B after any of these claims."""
+    return max(lanes[:end].count("A") - lanes[:end].count("B") for end in range(len(lanes) + 1))
 
 
 def test_two_thousand_rounds_outside_bank_nothing(make: Make) -> None:
