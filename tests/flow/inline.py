@@ -6,8 +6,12 @@ import itertools
 import time
 from contextvars import Context
 
+from django.db import connection
+
+from django_tenant_queue import enqueue, tenant_context
 from django_tenant_queue.brokers.base import Broker, ClaimRequest, QueueShare
 from django_tenant_queue.conf import Conf, get_conf
+from django_tenant_queue.models import Job
 from django_tenant_queue.starting import start_claims
 from django_tenant_queue.worker.runner import run_job
 
@@ -51,3 +55,17 @@ class InlineWorker:
         while taken := self.turn():
             total += taken
         return total
+
+
+def written() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT text FROM flow_note ORDER BY text")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def run(worker: InlineWorker, task: object, payload: dict[str, object] | None = None) -> Job:
+    """Enqueue as acme, work everything off. -> the row as it is then."""
+    with tenant_context("acme", actor_id="7", actor_type="user"):
+        job = enqueue(task, payload or {})
+    worker.work_off()
+    return Job.objects.get(pk=job.pk)

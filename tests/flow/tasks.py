@@ -150,3 +150,16 @@ def loses_connection() -> None:
     note("lost with its connection")
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+crossing: Any = None
+
+
+@task(name="flow.locks")
+def locks(first: str, second: str) -> None:
+    """Locks two rows, the second after another job has locked its first."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM flow_note WHERE text = %s FOR UPDATE", [first])
+        if current_job().attempt == 1:
+            crossing.wait()
+        cursor.execute("SELECT 1 FROM flow_note WHERE text = %s FOR UPDATE", [second])

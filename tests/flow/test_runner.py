@@ -5,55 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 
 from django_tenant_queue import enqueue, tenant_context
-from django_tenant_queue.brokers.memory import MemoryBroker
 from django_tenant_queue.models import DeadLetter, Job
 from django_tenant_queue.registry import registry
 
 from . import tasks
-from .inline import InlineWorker
+from .inline import InlineWorker, run, written
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def notes() -> Iterator[None]:
-    """A table the tasks write to; the plain role owns it."""
-    with connection.cursor() as cursor:
-        cursor.execute("CREATE TABLE flow_note (text text)")
-    tasks.seen.clear()
-    yield
-    with connection.cursor() as cursor:
-        cursor.execute("DROP TABLE flow_note")
-
-
-@pytest.fixture
-def worker(notes: None, memory_broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch) -> InlineWorker:
-    monkeypatch.setattr("django_tenant_queue.enqueueing.get_broker", lambda: memory_broker)
-    memory_broker.begin_rebuild("first", replaces=None)
-    memory_broker.open_epoch("first")
-    return InlineWorker(memory_broker)
-
-
-def written() -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT text FROM flow_note ORDER BY text")
-        return [row[0] for row in cursor.fetchall()]
-
-
-def run(worker: InlineWorker, task: object, payload: dict[str, object] | None = None) -> Job:
-    """Enqueue as acme, work everything off. -> the row as it is then."""
-    with tenant_context("acme", actor_id="7", actor_type="user"):
-        job = enqueue(task, payload or {})
-    worker.work_off()
-    return Job.objects.get(pk=job.pk)
 
 
 def test_a_job_runs_as_its_tenant_and_commits_with_its_settle(worker: InlineWorker) -> None:
