@@ -119,7 +119,7 @@ def _least_size(container: dict[Any, Any] | list[Any]) -> int:
 
 def _children(container: dict[Any, Any] | list[Any], where: _Where) -> Iterator[tuple[Any, Any]]:
     """Last child first: the walk takes from the end, and so reports the first bad value of the document."""
-    if type(container) is list:
+    if isinstance(container, list):
         yield from zip(range(len(container) - 1, -1, -1), reversed(container), strict=True)
         return
     for key, child in reversed(container.items()):

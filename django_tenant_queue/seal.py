@@ -82,7 +82,7 @@ def _forget_keys() -> None:
 @cache
 def _keys() -> dict[str, bytes]:
     """Key id -> key, newest first. A key is derived, so that it is no other use of SECRET_KEY and its id tells nothing about it."""
-    secrets = get_conf().seal_keys or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    secrets: tuple[str | bytes, ...] = get_conf().seal_keys or (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
     keys: dict[str, bytes] = {}
     for secret in secrets:
         if not isinstance(secret, str | bytes) or not secret:

@@ -20,7 +20,7 @@ from django.db import models
 from django.utils.functional import SimpleLazyObject
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_tenant_queue import payload as payload_module
@@ -46,12 +46,13 @@ def nested(depth: int, of: type = list) -> dict[str, Any]:
     return {"d": value}
 
 
-_text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"))
+_text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
 _scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _text
-_values = st.recursive(_scalars, lambda inner: st.lists(inner) | st.dictionaries(_text, inner), max_leaves=20)
+_values = st.recursive(_scalars, lambda inner: st.lists(inner) | st.dictionaries(_text, inner), max_leaves=8)
 
 
-@given(st.dictionaries(_text, _values))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(_text, _values, max_size=5))
 def test_what_is_accepted_comes_back_unchanged(payload: dict[str, Any]) -> None:
     text = stored(payload, max_bytes=10_000_000)
     back = load(text)
