@@ -129,7 +129,7 @@ class Slot:
 
     @staticmethod
     def _mark_of(raw: bytes) -> int:
-        return zlib.crc32(raw) or 1  # 0: no mark
+        return zlib.crc32(raw[: _RECORD.size]) or 1  # 0: no mark
 
 
 class Entry:

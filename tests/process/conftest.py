@@ -11,9 +11,11 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 
+from django_tenant_queue.brokers.current import get_broker
 from tests.process.project import tasks  # noqa: F401 - registers the tasks here, too
 from tests.process.tree import Tree, environment
 from tests.redis_servers import delete_namespace
+from tests.schedules import opened
 
 EFFECT = """
 CREATE TABLE IF NOT EXISTS process_effect (
@@ -30,6 +32,7 @@ def namespace(transactional_db: None, settings: Any) -> Iterator[str]:
     with connection.cursor() as cursor:
         cursor.execute(EFFECT)
         cursor.execute("DELETE FROM process_effect")
+    opened(get_broker())
     yield name
     delete_namespace(name)
 
@@ -43,7 +46,9 @@ def start_tree(namespace: str, tmp_path: Path, settings: Any) -> Iterator[StartT
         settings.TENANT_QUEUE = {**settings.TENANT_QUEUE, **options}
         url = redis_url or django_settings.REDIS_URL
         variables = environment(connection.settings_dict, url, settings.TENANT_QUEUE, django_settings.SECRET_KEY)
-        trees.append(Tree(arguments, {**variables, **(env or {})}, tmp_path / f"tree-{len(trees)}.log"))
+        notes = tmp_path / "notes"
+        notes.mkdir(exist_ok=True)
+        trees.append(Tree(arguments, {**variables, "PROCESS_NOTES": str(notes), **(env or {})}, tmp_path / f"tree-{len(trees)}.log", notes))
         return trees[-1]
 
     yield start

@@ -13,11 +13,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "PROCESS_TREE"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A body that has begun, as its task noted it."""
+
+    job_id: UUID
+    fence: int
+    pid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +42,9 @@ class Process:
 class Tree:
     """`runworkers` with these arguments. `stop()` leaves no process behind."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, notes: Path) -> None:
         self.mark = secrets.token_hex(8)
-        self.log = log
+        self.log, self.notes = log, notes
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.process.project", "runworkers", *arguments],
@@ -58,6 +68,12 @@ class Tree:
         """Wait until so many workers have come up."""
         eventually(lambda: len(self.processes("worker")) == workers, within=30, what=f"{workers} workers; log:\n{self.text()}")
         return self
+
+    def begun(self, job_id: UUID | None = None) -> list[Begun]:
+        """Bodies that have begun, in order of job and fence."""
+        parts = [note.name.split(".") for note in self.notes.iterdir()]
+        runs = [Begun(UUID(job), int(fence), int(pid)) for job, fence, pid in parts]
+        return sorted((run for run in runs if job_id in (None, run.job_id)), key=lambda run: (run.job_id, run.fence))
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import threading
 import time
+from pathlib import Path
 
 from django.db import connection
 
-from django_tenant_queue import current_job, task
+from django_tenant_queue import Retry, current_job, task
 
 
 def write_effect() -> None:
-    """One row for this run, in the job's own transaction."""
+    """One row for this run, in the job's own transaction; and a file at once, for a test that waits for the body to have begun."""
     job = current_job()
+    Path(os.environ["PROCESS_NOTES"], f"{job.id}.{job.fence}.{os.getpid()}").touch()
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO process_effect (job_id, fence, tenant, seen, pid) VALUES (%s, %s, %s, current_setting('app.current_tenant_id', true), %s)",
@@ -82,3 +85,14 @@ _DEATHS = {
     "segfault": _segfault,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }
+
+
+@task
+def fail_once() -> None:
+    if current_job().attempt == 1:
+        raise Retry(after=0.3)
+    write_effect()
+
+
+if name := os.environ.get("PROCESS_THREAD_AT_IMPORT"):
+    threading.Thread(target=time.sleep, args=(60,), name=name, daemon=True).start()
