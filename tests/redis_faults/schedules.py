@@ -1,4 +1,4 @@
-"""Brokers with a fixed clock on a server of the tests, what a job looks like to them, and everything that they wrote."""
+"""Brokers on a server of the tests, what a job looks like to them, and everything that they wrote."""
 
 from __future__ import annotations
 
@@ -11,21 +11,9 @@ from django_tenant_queue.brokers.redis.broker import RedisBroker
 from django_tenant_queue.brokers.redis.clients import Connect, Patience
 from django_tenant_queue.brokers.redis.keys import Keys
 from django_tenant_queue.brokers.redis.store import RedisStore
+from tests.schedules import Clock
 
 EPOCH = "e" * 24
-
-
-class Clock:
-    """The schedule's time in microseconds; it moves when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_us = 1_800_000_000_000_000
-
-    def __call__(self) -> int:
-        return self.now_us
-
-    def advance(self, seconds: float) -> None:
-        self.now_us += round(seconds * 1_000_000)
 
 
 def broker_over(connect: Connect, namespace: str, clock: Clock | None, patience: Patience) -> RedisBroker:

@@ -16,7 +16,8 @@ from django_tenant_queue.exceptions import ScheduleLost, ScheduleUnavailable
 from embedded import Valkey
 from tests.proxy import Proxy
 from tests.redis_faults.conftest import HASTY, url_through
-from tests.redis_faults.schedules import EPOCH, Clock, broker_over, contents, job, jobs, open_epoch, request
+from tests.redis_faults.schedules import EPOCH, broker_over, contents, job, jobs, open_epoch, request
+from tests.schedules import Clock
 
 BrokerAt = Callable[..., RedisBroker]
 
@@ -76,7 +77,7 @@ ACKED = [f"{'first':0<24}.{n}" for n in range(4)]
 
 def with_history(broker: RedisBroker, clock: Clock) -> RedisBroker:
     """Jobs that wait and jobs under leases, in several lanes, one of them parked."""
-    clock.now_us = Clock().now_us
+    clock.us = Clock().us
     open_epoch(broker)
     broker.set_limits({"initech": LaneLimits(max_running=1)})
     broker.publish(jobs(30))

@@ -212,7 +212,8 @@ class RedisBroker(Broker):
 
     def state(self) -> ScheduleState:
         corrupt, leases, queues = self._run("state")
-        held = {claim.token: claim for claim in self._claims(leases)}
+        readable = [value for row in _rows(leases, 2) if len(row[1]) >= _LEASE.size for value in row]  # the reaper drops the others
+        held = {claim.token: claim for claim in self._claims(readable)}
         running: dict[tuple[str, str], int] = {}
         for claim in held.values():
             running[claim.queue, claim.lane_key] = running.get((claim.queue, claim.lane_key), 0) + 1
