@@ -86,7 +86,7 @@ def acknowledge(job: StartedJob, *, broker: Broker) -> None:
 def _record(job: StartedJob, outcome: Outcome, conf: Conf) -> None:
     recorded = _RECORDERS[outcome.kind](job, outcome, conf)
     if recorded:
-        failpoints.hit("F3" if outcome.kind is OutcomeKind.DEAD else "F2", task=job.envelope.task)
+        failpoints.hit("F2", task=job.envelope.task)
     else:
         logs.fence_lost(job)
 
@@ -160,6 +160,7 @@ def _buried(job: StartedJob, outcome: Outcome, conf: Conf, reason: str, *, faile
         began_at=outcome.began_at, failed=failed,
     )  # fmt: skip
     if done:
+        failpoints.hit("F3", task=job.envelope.task)
         logs.dead_letter(job, reason, outcome.error_class)
     return done
 
