@@ -7,7 +7,6 @@ A body never aborts for a lost lease: the fence in settle decides. Nothing raise
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -56,7 +55,6 @@ class _Prepared:
         verify(job.envelope, job.seal_key, job.seal)
         self.task: Task[..., Any] = registry.get(job.envelope.task)
         self.arguments = load(job.envelope.payload)
-        self.secrets = secrets_of(self.arguments)
         self.task.bind((), self.arguments)
         self.deadline = time.monotonic() + (self.task.timeout_seconds or conf.timeout_seconds)
 
@@ -89,7 +87,7 @@ def _attempt(job: StartedJob, slot: Slot, conf: Conf) -> Outcome | None:
             run = _run_atomic if prepared.task.atomic else _run_autocommit
             return run(job, prepared, began_at, conf)
     except BaseException as error:  # also SystemExit, KeyboardInterrupt, GeneratorExit: a task must not end its thread
-        return replace(_outcome_of(error, prepared.secrets), began_at=began_at)
+        return replace(_outcome_of(error, prepared.arguments), began_at=began_at)
     finally:
         slot.begin(float("inf"))  # what follows is ours and may wait for a database that is down
         _reset_connections()
@@ -181,11 +179,11 @@ def _refusal(error: Exception) -> Outcome:
     return _outcome(OutcomeKind.FAILED, text)
 
 
-def _outcome_of(error: BaseException, secrets: Iterable[str]) -> Outcome:
+def _outcome_of(error: BaseException, arguments: dict[str, Any]) -> Outcome:
     """What a body's exception means."""
     if isinstance(error, _TakenOver):
         return Outcome(OutcomeKind.SUPERSEDED)
-    text = describe(error, secrets)
+    text = describe(error, secrets_of(arguments))
     if isinstance(error, Cancel):
         return _outcome(OutcomeKind.CANCELLED, text, reason=text.message)
     if isinstance(error, Retry):
