@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -219,3 +220,37 @@ class TestFullServer:
             seen += [claim.job_id.int for claim in claims]
         assert sorted(seen) == sorted({*range(1, 31)} - leased)
         assert full.state().leases == {}
+
+
+def test_a_sleeper_whose_connection_was_reset_is_back_by_itself(
+    broker_at: BrokerAt, valkey: Valkey, proxy: Proxy, admin: Any, clock: Clock
+) -> None:
+    """C17: consumption resumes without a restart, at the latest when the wait is over."""
+    broker = open_epoch(broker_at(url_through(proxy, valkey), "calm"))
+    waiter = broker.open_waiter("w1")
+    assert broker.claim(request("none", sleeper="w1")).claims == ()
+    proxy.reset_all()
+    broker.publish(jobs(1))
+    waiter.wait(1)
+    assert proxy.fired["reset"] >= 1
+    assert len(broker.claim(request("some", sleeper="w1")).claims) == 1
+    waiter.close()
+
+
+def test_a_black_hole_is_unavailable_within_the_budget_for_every_verb(
+    broker_at: BrokerAt, valkey: Valkey, proxy: Proxy, admin: Any, clock: Clock
+) -> None:
+    """C15"""
+    broker = with_history(broker_at(url_through(proxy, valkey), "stormy", patience=HASTY), clock)
+    proxy.black_hole()
+    for verb in (
+        lambda: broker.publish(jobs(3, first=500)),
+        lambda: broker.claim(request("a")),
+        lambda: broker.ack(ACKED),
+        broker.read_epoch,
+    ):
+        begun = time.monotonic()
+        with pytest.raises(ScheduleUnavailable):
+            verb()
+        assert time.monotonic() - begun < HASTY.total_seconds + 0.3
+    assert proxy.fired["black hole"] >= 4

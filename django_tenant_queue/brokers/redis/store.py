@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
@@ -50,11 +50,6 @@ class RedisStore:
         Raises ScheduleUnavailable (with `kind`), BrokerMisconfigured, VerbFailed."""
         script = scripts.load(verb)
         return self.call(verb, lambda client: scripts.evaluate(client, script, self._key, args), retry=retry, patience=patience)
-
-    def run_many(self, verb: str, batches: Sequence[Sequence[Any]], *, patience: Patience | None = None) -> list[Any]:
-        """Run a verb once per batch of ARGV, in one round trip; one reply per batch. The verb must be idempotent."""
-        script = scripts.load(verb)
-        return self.call(verb, lambda client: scripts.evaluate_many(client, script, self._key, batches), patience=patience)
 
     def call(self, name: str, work: Callable[[Any], T], *, retry: bool = True, patience: Patience | None = None) -> T:
         """Do `work(client)` within the budget, again after failures that pass soon. Errors as of `run`; `name` is for their text."""
