@@ -65,7 +65,7 @@ class Task(Generic[P, R]):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by name, checked against the signature. Raises InvalidPayload when they do not fit."""
-        signature = inspect.signature(self.function)
+        signature = _signature(self.function)
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -132,6 +132,11 @@ class Registry:
 def task_number(name: str) -> int:
     """A stable 31-bit number for a task name: the schedule never holds names."""
     return int.from_bytes(hashlib.blake2s(name.encode(), digest_size=4).digest(), "big") & 0x7FFF_FFFF
+
+
+@lru_cache(maxsize=4096)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 registry = Registry()
