@@ -96,3 +96,8 @@ def fail_once() -> None:
 
 if name := os.environ.get("PROCESS_THREAD_AT_IMPORT"):
     threading.Thread(target=time.sleep, args=(60,), name=name, daemon=True).start()
+
+
+@task(max_retries=0)
+def fail_with(password: str, text: str) -> None:
+    raise ValueError(f"login with {password} refused")
