@@ -34,8 +34,8 @@ from embedded import Valkey
 B = TypeVar("B", bound=Broker)
 QUEUES = ("interactive", "default", "bulk")
 START_US = 1_764_000_000_000_000
-# What a schedule without work may still hold. Credit is allowed because debt outlives its lane.
-KEPT = {"meta", "queues", "clock", "estimate", "request", "counters", "sleepers", "credit", "idle"}
+# What a schedule without work may still hold: debt and limits outlive a lane.
+KEPT = {"meta", "queues", "clock", "estimate", "request", "counters", "sleepers", "credit", "idle", "limits"}
 
 
 class Clock:
@@ -91,6 +91,9 @@ class Schedule:
     def drain(self) -> None:
         """End every lease, lift every limit, take and end every job, and let the rounds pass in which nothing is owed."""
         broker = self.broker
+        if (epoch := broker.read_epoch()) and epoch.rebuilding:
+            broker.open_epoch(epoch.id)
+        broker.discard_old_epochs()
         broker.set_limits({lane: LaneLimits() for _, lane in broker.state().lanes})
         self.clock.advance(100_000)
         while broker.reap(1000):
@@ -131,7 +134,7 @@ def redis_broker(url: str, settings: SchedulerSettings, namespace: str = "test")
 def unopened_redis_broker(url: str, settings: SchedulerSettings, namespace: str = "test") -> RedisBroker:
     keys = Keys(namespace)
     # Generous: two cores are shared by everything, and no test of this kind is about time budgets.
-    store = RedisStore(lambda: redis.Redis.from_url(url), keys.meta, patience=Patience(total_seconds=20, attempt_seconds=10))
+    store = RedisStore(lambda: redis.Redis.from_url(url, protocol=2), keys.meta, patience=Patience(total_seconds=20, attempt_seconds=10))
     return RedisBroker(settings, store, keys)
 
 

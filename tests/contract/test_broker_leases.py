@@ -176,3 +176,9 @@ def test_an_estimate_is_learned_from_runs_and_forgotten(make: Make) -> None:
     schedule.clock.us += 1
     charged += [claim.charged_us for claim in schedule.take(1)]
     assert charged == [1_000_000, 10_000_000, 9_000_000, 7_200_000, 1_000_000]
+
+
+def test_one_claim_may_take_thousands_from_one_lane(make: Make) -> None:
+    schedule = make(mode="jobs", quantum=1_000_000_000)
+    schedule.put("A", 2600)
+    assert len(schedule.take(2500)) == 2500

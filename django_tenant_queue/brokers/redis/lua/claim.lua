@@ -16,6 +16,7 @@ local request, limit, sleeper = ARGV[8], tonumber(ARGV[9]), ARGV[10]
 --- include wake
 --- include lease
 --- include request
+--- include line
 --- include visit
 --- include head
 --- include sleep

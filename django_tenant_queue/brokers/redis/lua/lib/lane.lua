@@ -56,7 +56,7 @@ local function learn(queue, lane, held_us)
   local known = estimate_of(queue, lane)
   local value = known and math.floor((4 * known + held_us) / 5) or held_us
   call('SET', queue.estimate .. lane, struct.pack('>I8I8', math.max(1, value), now + estimate_keep_us),
-    'PX', math.max(1, math.floor(estimate_keep_us / 1000)))
+    'PX', math.max(60000, math.floor(estimate_keep_us / 1000))) -- the key's own end only frees memory
 end
 
 -- credit that is missing before a job of this charge may be taken; none when <= 0

@@ -1,10 +1,11 @@
--- What a claim took is found again by its request id: the marker says how many tokens it may have given out.
+-- What a claim took is found again by its request id: the marker says how many tokens it may have given out, and until when that counts.
+local SHORTEST_MS = 10000 -- the key's own end only frees memory
 local function marker_of(request)
   return root .. 'request:' .. request
 end
 
 local function remember_request(request, limit)
-  call('SET', marker_of(request), string.format('%.0f %.0f', limit, now + 2 * lease_us), 'PX', math.max(1, math.floor(lease_us / 500)))
+  call('SET', marker_of(request), string.format('%.0f %.0f', limit, now + 2 * lease_us), 'PX', math.max(SHORTEST_MS, math.floor(lease_us / 500)))
 end
 
 -- token, record, token, record, ... of what is still held; nil when nothing is known of the request

@@ -1,36 +1,8 @@
 -- Visit the lane at the head of a ring: it leaves, is parked, moves on, or gives jobs, as many as its credit and the slots allow.
 -- Order of writes: leases first, then the line, the credit, the ring. A job is never nowhere; one that is leased and still in its line
 -- (the script died between) is dropped from the line when met.
-local BATCH = 500
+local MOST_JOBS = 500 -- of one visit: more would not fit one command
 local claims, taken = {}, 0
-
--- The next readable job of the line that nobody holds: index, id, task number, cost. Counts what it drops.
-local function next_job(entries, index, held)
-  local entry = entries[index]
-  while entry do
-    if #entry == 32 then
-      local id, task, cost = struct.unpack('>c16I4I4', entry, 9)
-      if cost >= 1 and cost <= 1000000 and not held[id] then return index, id, task, cost end
-    end
-    drop('line', entry)
-    index = index + 1
-    entry = entries[index]
-  end
-  return index
-end
-
--- ids that are leased already
-local function held_among(entries)
-  local ids, held = {}, {}
-  for _, entry in ipairs(entries) do
-    if #entry == 32 then ids[#ids + 1] = string.sub(entry, 9, 24) end
-  end
-  if #ids == 0 then return held end
-  for i, where in ipairs(call('HMGET', root .. 'jobs', unpack(ids))) do
-    if where and where ~= 'w' then held[ids[i]] = true end
-  end
-  return held
-end
 
 local function lease_all(queue, lane, jobs)
   if #jobs == 0 then return end
@@ -54,35 +26,33 @@ end
 
 local function visit(queue, lane, member, due, slots)
   if due > queue.round then queue.round, queue.changed = due, true end
-  local line, asked = queue.line .. lane, math.min(slots, BATCH) + 1
-  local entries = call('ZRANGE', line, 0, asked - 1)
-  local held = held_among(entries)
+  local cursor = open_line(queue, lane, slots)
   local share, estimate = share_of(lane), by_time and (estimate_of(queue, lane) or first_estimate_us)
   local room, reason = room_of(lane)
   local deficit, last = read_credit(queue, lane)
   local jobs, verdict, lack = {}, nil, nil
-  local index, id, task, cost = next_job(entries, 1, held)
+  local id, task, cost = next_job(cursor)
   while not verdict do
     local charge = id and (by_time and scaled(estimate, cost) or cost)
-    if not id then verdict = #entries < asked and 'leaves' or 'stays' -- entries were dropped: there may be more
+    if not id then verdict = cursor.ended and 'leaves' or 'stays'
     elseif room <= #jobs then verdict = 'parked'
     else
       if last < due then deficit, last = math.min(deficit + (due - last) * share, share + charge), due end
       lack = lack_of(deficit, charge)
-      if #jobs == slots then verdict = 'stays'
+      if #jobs == slots or #jobs == MOST_JOBS then verdict = 'stays'
       elseif lack > 0 then verdict = 'moves'
       else
         deficit = deficit - charge
-        held[id] = true
+        pass(cursor, id)
         jobs[#jobs + 1] = {
           id = id, task = task, cost = cost, claimed = now, charged = charge, queue = queue.name, lane = lane,
         }
-        index, id, task, cost = next_job(entries, index + 1, held)
+        id, task, cost = next_job(cursor)
       end
     end
   end
   lease_all(queue, lane, jobs)
-  if index > 1 then call('ZREMRANGEBYRANK', line, 0, index - 2) end
+  if cursor.passed > 0 then call('ZREMRANGEBYRANK', cursor.line, 0, cursor.passed - 1) end
   write_credit(queue, lane, deficit, last)
   if verdict == 'moves' then
     insert(queue, lane, due + math.max(1, rounds_for(lack, share)), REGULAR)
