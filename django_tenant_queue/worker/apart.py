@@ -6,10 +6,11 @@ import os
 import threading
 
 from ..models.moves import StartedJob
+from .ledger_connection import LedgerConnection
 from .options import DRAINED, WorkerOptions
 from .orders import Orders
 from .pool import Pool
-from .process import LOOK_SECONDS, drain, reach_ledger
+from .process import LOOK_SECONDS, drain
 from .quarantine import ACCEPTED, read_job
 from .runner import run_job
 from .slots import Entry, Order, Slot
@@ -26,7 +27,7 @@ def run_quarantine(entry: Entry, orders: Orders, options: WorkerOptions, data: i
         os.write(tells, ACCEPTED)  # the slot is occupied: from here on the job is ours
         run_job(job, slot, broker=broker, conf=conf)
 
-    pool = Pool(entry.slots, run, lambda: reach_ledger(conf), lambda queue: free.set())
+    pool = Pool(entry.slots, run, LedgerConnection(conf), lambda queue: free.set())
     pool.start()
     while not free.wait(LOOK_SECONDS):
         if orders.current() is not Order.RUN:

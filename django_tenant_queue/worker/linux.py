@@ -10,7 +10,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def name_process(role: str) -> None:
-    """What `ps` and `top` show, at most 15 characters: dtq:worker, dtq:lease keep, ..."""
+    """What `ps` and `top` show, at most 15 characters: dtq:worker, dtq:zygote, ..."""
     _prctl(_PR_SET_NAME, ctypes.create_string_buffer(f"dtq:{role}".encode()[:15]))
 
 

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
+from typing import Protocol
 
 from .. import logs
 from ..models.moves import StartedJob
 from .slots import Slot
 
+IDLE_SECONDS = 1.0
 Run = Callable[[StartedJob, Slot], None]
 
 
-class Pool:
-    """`run(job, slot)` runs a job to its end and does not raise. `make_ready()` is called in each thread before it counts as free and
-    returns when the ledger can be reached: a thread that could not run a job gets none. `on_free(queue)`: a thread has become free;
-    the queue of the job it ran, "" at its start."""
+class ThreadConnection(Protocol):
+    """A thread's connection to the ledger."""
 
-    def __init__(self, slots: Sequence[Slot], run: Run, make_ready: Callable[[], None], on_free: Callable[[str], None]) -> None:
-        self._slots, self._run, self._make_ready, self._on_free = slots, run, make_ready, on_free
+    def reach(self) -> None:
+        """Called before a thread counts as free. Returns when it has a connection: a thread that could not run a job gets none."""
+
+    def freshen(self) -> None:
+        """Called before a job after an idle time: a connection that died meanwhile is dropped, the job connects anew."""
+
+
+class Pool:
+    """`run(job, slot)` runs a job to its end and does not raise. `on_free(queue)`: a thread has become free; the queue of the job it
+    ran, "" at its start. `connection`: what each thread does about its connection to the ledger."""
+
+    def __init__(self, slots: Sequence[Slot], run: Run, connection: ThreadConnection, on_free: Callable[[str], None]) -> None:
+        self._slots, self._run, self._connection, self._on_free = slots, run, connection, on_free
         self._mailboxes: list[SimpleQueue[StartedJob]] = [SimpleQueue() for _ in slots]
         self._free: set[int] = set()
         self._running: Counter[str] = Counter()
@@ -55,13 +67,16 @@ class Pool:
     def _serve(self, index: int) -> None:
         queue = ""
         while True:
-            self._make_ready()
+            self._connection.reach()
             with self._lock:
                 self._free.add(index)
+            free_at = time.monotonic()
             self._on_free(queue)
             job = self._mailboxes[index].get()
             queue = job.envelope.queue
             try:
+                if time.monotonic() - free_at > IDLE_SECONDS:
+                    self._connection.freshen()
                 contextvars.Context().run(self._run, job, self._slots[index])
             except BaseException as error:
                 logs.process_broken("a job's thread", error)

@@ -10,15 +10,13 @@ import secrets
 import time
 
 from django.db import Error as DatabaseError
-from django.db import connections
 
 from .. import failpoints, logs
-from ..brokers.backoff import backoff_seconds
 from ..brokers.base import Broker
-from ..conf import Conf
 from ..handback import HeldJob, hand_back
 from ..models.moves import StartedJob
 from .claimer import Claimer
+from .ledger_connection import LedgerConnection
 from .options import CANNOT_START, DRAINED, HANDED_BACK, WorkerOptions
 from .orders import Orders
 from .pool import Pool
@@ -43,7 +41,7 @@ def run_worker(entry: Entry, orders: Orders, options: WorkerOptions, door: Quara
     name = secrets.token_hex(6)
     waiter = broker.open_waiter(name)
     orders.wake = waiter.interrupt
-    pool = Pool(entry.slots, run, lambda: reach_ledger(conf), lambda queue: claimer.thread_is_free(queue))
+    pool = Pool(entry.slots, run, LedgerConnection(conf), lambda queue: claimer.thread_is_free(queue))
     shares = {name: conf.queues[name].max_share for name in options.queues if conf.queues and name in conf.queues}
     claimer = Claimer(pool, waiter, name=name, threads=options.threads, max_shares=shares, broker=broker, conf=conf)
     pool.start()
@@ -73,16 +71,3 @@ def drain(pool: Pool, entry: Entry, orders: Orders, grace_seconds: float, broker
     else:
         logs.handed_back(len(rows), "they did not end within the grace")
     return HANDED_BACK
-
-
-def reach_ledger(conf: Conf) -> None:
-    """Return when this thread has a connection to the ledger; until then it takes no job, so no job is burnt on it."""
-    attempt = 0
-    while True:
-        try:
-            connections[conf.database].ensure_connection()
-            return
-        except DatabaseError as error:
-            logs.ledger_trouble("thread", error)
-            time.sleep(backoff_seconds(attempt))
-            attempt += 1

@@ -54,3 +54,4 @@ def start_tree(namespace: str, tmp_path: Path, settings: Any) -> Iterator[StartT
     yield start
     for tree in trees:
         tree.stop()
+        print(f"--- log of the tree {' '.join(tree.arguments)}\n{tree.text()}")  # shown when the test fails

@@ -26,11 +26,11 @@ def test_only_the_killed_childs_jobs_run_again(start_tree: StartTree, tmp_path: 
     path = str(tmp_path / "go")
     jobs = [enqueue(tasks.wait_for_file, {"path": path}, tenant_id=f"t{i}") for i in range(8)]
     tree = start_tree("--processes", "2", "--threads", "4")
-    eventually(lambda: len(tree.begun()) == 8, within=30, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 8, within=30)
     killed = tree.processes("worker")[0]
     hit = {run.job_id for run in tree.begun() if run.pid == killed.pid}
     os.kill(killed.pid, signal.SIGKILL)
-    eventually(lambda: {run.job_id for run in tree.begun() if run.fence == 2} == hit, within=10, what=tree.text())
+    eventually(lambda: {run.job_id for run in tree.begun() if run.fence == 2} == hit, within=10)
     assert len({run.pid for run in tree.begun() if run.fence == 2}) == len(hit) == 4
     eventually(lambda: len(tree.processes("worker")) == 2, what="the child is replaced")
     (tmp_path / "go").touch()
@@ -44,10 +44,10 @@ def test_jobs_are_back_within_a_second(start_tree: StartTree) -> None:
     """P4: the ledger says queued, or running again, within a second of the death: long before a lease could expire."""
     tree = start_tree("--processes", "1", "--threads", "1", LEASE_SECONDS=60, RENEW_SECONDS=2)
     job = enqueue(tasks.nap, {"seconds": 60}, tenant_id="t")
-    eventually(lambda: tree.begun(), within=30, what=tree.text())
+    eventually(lambda: tree.begun(), within=30)
     os.kill(tree.one("worker").pid, signal.SIGKILL)
     eventually(lambda: Job.objects.get(pk=job.pk).crashes == 1, within=3, what="one second, and room for a busy machine")
-    eventually(lambda: len(tree.begun()) == 2, within=10, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 2, within=10)
 
 
 @pytest.mark.parametrize("place", ["D1", "D2"])
@@ -127,7 +127,7 @@ def test_neighbours_of_a_killer_run_again_without_penalty(start_tree: StartTree,
     neighbours = [enqueue(tasks.wait_for_file, {"path": path}, tenant_id=f"t{i}") for i in range(3)]
     killer = enqueue(tasks.die_while_neighbours_run, {"how": "kill", "path": path}, tenant_id="killer")
     tree = start_tree("--burst", "--processes", "1", "--threads", "4")
-    eventually(lambda: len(tree.begun()) == 4, within=30, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 4, within=30)
     (tmp_path / "go").touch()
     assert tree.wait(40) == 0, tree.text()
     assert statuses([killer, *neighbours]) == ["dead", *["succeeded"] * 3]
@@ -141,11 +141,11 @@ def test_a_job_past_its_timeout_is_a_failure(start_tree: StartTree, tmp_path: Pa
     late = enqueue(tasks.too_long, {}, tenant_id="late")
     neighbour = enqueue(tasks.wait_for_file, {"path": path}, tenant_id="t")
     tree = start_tree("--processes", "1", "--threads", "2", MAX_RETRIES=0)
-    eventually(lambda: all_are("dead", [late]), within=30, what=tree.text())
+    eventually(lambda: all_are("dead", [late]), within=30)
     late.refresh_from_db()
     assert (late.failures, late.crashes, late.suspect) == (1, 0, 0)
     assert DeadLetter.objects.get(job=late).error_class == "TimedOut"
     (tmp_path / "go").touch()
-    eventually(lambda: all_are("succeeded", [neighbour]), within=10, what=tree.text())
+    eventually(lambda: all_are("succeeded", [neighbour]), within=10)
     neighbour.refresh_from_db()
     assert (neighbour.failures, neighbour.crashes, neighbour.suspect, neighbour.interruptions) == (0, 0, 0, 1)

@@ -55,7 +55,7 @@ def test_running_jobs_end_and_nothing_more_is_claimed(start_tree: StartTree) -> 
     """B02: from the instant of the signal nothing is claimed; what runs may end within the grace."""
     tree = start_tree("--processes", "1", "--threads", "2", "--grace", "20")
     running = [enqueue(tasks.nap, {"seconds": 3}, tenant_id="t") for _ in range(2)]
-    eventually(lambda: len(tree.begun()) == 2, within=20, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 2, within=20)
     tree.signal(signal.SIGTERM)
     eventually(lambda: "draining" in tree.text())
     waiting = [enqueue(tasks.effect, {}, tenant_id="t") for _ in range(5)]
@@ -68,7 +68,7 @@ def test_after_the_grace_jobs_are_handed_back_at_once(start_tree: StartTree) -> 
     """B03: queued again, no failure and no crash counted, the exit code says so, and they are claimable at once."""
     tree = start_tree("--processes", "1", "--threads", "2", "--grace", "1")
     jobs = [enqueue(tasks.nap, {"seconds": 60}, tenant_id="t") for _ in range(2)]
-    eventually(lambda: len(tree.begun()) == 2, within=20, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 2, within=20)
     tree.signal(signal.SIGTERM)
     assert tree.wait(6) == HANDED_BACK, tree.text()
     for job in jobs:
@@ -84,7 +84,7 @@ def test_the_second_signal_hands_back_at_once(start_tree: StartTree, number: sig
     """B05: the second SIGTERM or SIGINT is the fast stop, within a long grace."""
     tree = start_tree("--processes", "1", "--threads", "1", "--grace", "60")
     job = enqueue(tasks.nap, {"seconds": 60}, tenant_id="t")
-    eventually(lambda: tree.begun(), within=20, what=tree.text())
+    eventually(lambda: tree.begun(), within=20)
     tree.signal(number)
     never(lambda: tree.process.poll() is not None, during=0.5, what="it drains")
     tree.signal(number)
@@ -96,7 +96,7 @@ def test_twenty_signals_in_a_second_are_a_fast_stop(start_tree: StartTree) -> No
     """B05: no traceback storm, no deadlock in a handler; also when every process of the tree gets them, as from a service manager."""
     tree = start_tree("--processes", "2", "--threads", "2", "--grace", "60")
     jobs = [enqueue(tasks.nap, {"seconds": 60}, tenant_id="t") for _ in range(4)]
-    eventually(lambda: len(tree.begun()) == 4, within=20, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 4, within=20)
     for _ in range(20):
         for process in tree.processes():
             os.kill(process.pid, signal.SIGTERM)
@@ -110,7 +110,7 @@ def test_hangup_drains_however_often(start_tree: StartTree, tmp_path: Path) -> N
     """B05: SIGHUP is a drain and never more."""
     tree = start_tree("--processes", "1", "--threads", "1", "--grace", "60")
     job = enqueue(tasks.wait_for_file, {"path": str(tmp_path / "go")}, tenant_id="t")
-    eventually(lambda: tree.begun(), within=20, what=tree.text())
+    eventually(lambda: tree.begun(), within=20)
     for _ in range(5):
         tree.signal(signal.SIGHUP)
     never(lambda: tree.process.poll() is not None, during=1)
@@ -123,7 +123,7 @@ def test_quit_hands_back_at_once(start_tree: StartTree) -> None:
     """B05: SIGQUIT is the fast stop, and no core is dumped."""
     tree = start_tree("--processes", "1", "--threads", "1", "--grace", "60")
     job = enqueue(tasks.nap, {"seconds": 60}, tenant_id="t")
-    eventually(lambda: tree.begun(), within=20, what=tree.text())
+    eventually(lambda: tree.begun(), within=20)
     tree.signal(signal.SIGQUIT)
     tree.signal(signal.SIGQUIT)
     assert tree.wait(4) == HANDED_BACK
@@ -134,7 +134,7 @@ def test_signal_to_one_worker_drains_that_one(start_tree: StartTree) -> None:
     """Its running job ends, and another process takes its place."""
     tree = start_tree("--processes", "1", "--threads", "1")
     job = enqueue(tasks.nap, {"seconds": 1}, tenant_id="t")
-    eventually(lambda: tree.begun(), within=20, what=tree.text())
+    eventually(lambda: tree.begun(), within=20)
     worker = tree.one("worker")
     os.kill(worker.pid, signal.SIGTERM)
     eventually(lambda: tree.processes("worker") and worker not in tree.processes("worker"), within=5)
@@ -148,7 +148,7 @@ def test_jobs_of_a_claim_in_flight_are_not_nowhere(start_tree: StartTree, settin
     with Proxy(redis.target) as proxy:
         tree = start_tree("--processes", "1", "--threads", "1", redis_url=redis.through(proxy.port)).ready(1)
         first = enqueue(tasks.effect, {}, tenant_id="t")
-        eventually(lambda: all_are("succeeded", [first]), within=20, what=tree.text())
+        eventually(lambda: all_are("succeeded", [first]), within=20)
         proxy.latency_seconds = 0.4
         job = enqueue(tasks.effect, {}, tenant_id="t")
         eventually(lambda: _is_leased(job), within=5, what="the schedule has given the job away")

@@ -22,7 +22,7 @@ def test_stopped_supervisor_does_not_stop_renewals(start_tree: StartTree, tmp_pa
     """B10, scaled: the lease keeper has a loop of its own."""
     job = enqueue(tasks.wait_for_file, {"path": str(tmp_path / "go")}, tenant_id="t")
     tree = start_tree("--processes", "1", "--threads", "2", **LEASE)
-    eventually(lambda: tree.begun(), within=30, what=tree.text())
+    eventually(lambda: tree.begun(), within=30)
     os.kill(tree.pid, signal.SIGSTOP)
     never(lambda: len(tree.begun()) > 1 or not get_broker().state().leases, during=5, what="the lease ended")
     (tmp_path / "go").touch()
@@ -36,12 +36,12 @@ def test_killed_lease_keeper_is_replaced_and_goes_on(start_tree: StartTree, tmp_
     """Within a second, also while the supervisor is stopped; what it knows stands in the shared page."""
     job = enqueue(tasks.wait_for_file, {"path": str(tmp_path / "go")}, tenant_id="t")
     tree = start_tree("--processes", "1", "--threads", "2", **LEASE)
-    eventually(lambda: tree.begun(), within=30, what=tree.text())
+    eventually(lambda: tree.begun(), within=30)
     os.kill(tree.pid, signal.SIGSTOP)
-    before = tree.one("lease keep")
+    before = tree.one("lease keepe")
     os.kill(before.pid, signal.SIGKILL)
     eventually(
-        lambda: [p for p in tree.processes("lease keep") if p.pid != before.pid], within=2, what="one second, and room for a busy machine"
+        lambda: [p for p in tree.processes("lease keepe") if p.pid != before.pid], within=2, what="one second, and room for a busy machine"
     )
     never(lambda: len(tree.begun()) > 1, during=4, what="the lease ended")
     os.kill(tree.one("worker").pid, signal.SIGKILL)
@@ -55,7 +55,7 @@ def test_killed_supervisor_leaves_no_process(start_tree: StartTree) -> None:
     short = enqueue(tasks.nap, {"seconds": 2}, tenant_id="t")
     long = enqueue(tasks.nap, {"seconds": 60}, tenant_id="u")
     tree = start_tree("--processes", "1", "--threads", "3", "--grace", "4")
-    eventually(lambda: len(tree.begun()) == 2, within=30, what=tree.text())
+    eventually(lambda: len(tree.begun()) == 2, within=30)
     os.kill(tree.pid, signal.SIGKILL)
     eventually(lambda: "supervisor has died" in tree.text(), within=2)
     waiting = enqueue(tasks.effect, {}, tenant_id="v")
@@ -67,13 +67,13 @@ def test_killed_zygote_is_replaced_and_its_workers_drain(start_tree: StartTree, 
     """Running jobs of the orphaned workers end and settle, a new tree takes the work, and the old processes go."""
     job = enqueue(tasks.wait_for_file, {"path": str(tmp_path / "go")}, tenant_id="t")
     tree = start_tree("--processes", "1", "--threads", "1", "--grace", "30", **LEASE)
-    eventually(lambda: tree.begun(), within=30, what=tree.text())
+    eventually(lambda: tree.begun(), within=30)
     old = tree.processes()
     os.kill(tree.one("zygote").pid, signal.SIGKILL)
     other = enqueue(tasks.effect, {}, tenant_id="u")
-    eventually(lambda: all_are("succeeded", [other]), within=20, what=tree.text())
+    eventually(lambda: all_are("succeeded", [other]), within=20)
     (tmp_path / "go").touch()
-    eventually(lambda: all_are("succeeded", [job]), within=10, what=tree.text())
+    eventually(lambda: all_are("succeeded", [job]), within=10)
     eventually(
         lambda: [p.pid for p in tree.processes() if p in old] == [tree.pid], within=10, what="only the supervisor is left of the old ones"
     )
@@ -95,7 +95,7 @@ def test_bulk_leaves_slots_to_others(start_tree: StartTree) -> None:
     """A queue holds at most its share of a process's slots, however long its line; a job of another queue starts at once."""
     bulk = [enqueue(tasks.bulk_effect, {"seconds": 1.5}, tenant_id="noisy") for _ in range(8)]
     tree = start_tree("--processes", "1", "--threads", "4")
-    eventually(lambda: Job.objects.filter(status="running").count() == 2, within=20, what=tree.text())
+    eventually(lambda: Job.objects.filter(status="running").count() == 2, within=20)
     quiet = enqueue(tasks.effect, {}, tenant_id="quiet")
     eventually(lambda: all_are("succeeded", [quiet]), within=1.4, what="it does not wait for a bulk job to end")
     never(lambda: Job.objects.filter(status="running", queue="bulk").count() > 2, during=1)

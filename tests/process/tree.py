@@ -32,7 +32,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a tree, as /proc shows it. `role`: supervisor, zygote, worker, lease keep, keepers, quarantine."""
+    """One process of a tree, as /proc shows it. `role`: supervisor, zygote, worker, lease keepe (15 characters with "dtq:"), keepers, quarantine."""
 
     pid: int
     parent: int
@@ -43,6 +43,7 @@ class Tree:
     """`runworkers` with these arguments. `stop()` leaves no process behind."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, notes: Path) -> None:
+        self.arguments = arguments
         self.mark = secrets.token_hex(8)
         self.log, self.notes = log, notes
         with log.open("ab") as output:
