@@ -221,7 +221,8 @@ def _record(conf: Conf, jobs: Sequence[Job], delay_seconds: float | None) -> Non
     runnable = [job for job in jobs if job.status == Status.QUEUED]
     rows = [Runnable(job.id, job.queue, job.lane_key, job.task, job.cost, job.priority, suspect=0) for job in runnable]
     if rows:
-        # robust: another callback's error must not keep these from being published at once. Not a partial: Django asks for its __qualname__.
+        # robust: another callback's error must not keep these from being published at once.
+        # Not a partial: Django asks for its __qualname__.
         transaction.on_commit(lambda: _publish_committed(rows), using=conf.database, robust=True)
 
 
