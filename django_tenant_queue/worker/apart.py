@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
+from .. import logs
+from ..brokers.base import Broker
+from ..exceptions import ScheduleError
 from ..models.moves import StartedJob
 from .ledger_connection import LedgerConnection
 from .options import DRAINED, WorkerOptions
@@ -32,8 +35,19 @@ def run_quarantine(entry: Entry, orders: Orders, options: WorkerOptions, data: i
     while not free.wait(LOOK_SECONDS):
         if orders.current() is not Order.RUN:
             return DRAINED  # not accepted: the thread that asked hands the job back
+    if not _is_still_leased(job, broker):
+        return DRAINED
     pool.post(job)
     while pool.busy and orders.current() is Order.RUN:
         free.clear()
         free.wait(LOOK_SECONDS)
     return drain(pool, entry, orders, options.grace_seconds, broker)
+
+
+def _is_still_leased(job: StartedJob, broker: Broker) -> bool:
+    """The way here may have taken long (a stopped zygote, no free entry): nothing begins with a lost lease, nor with one unknown."""
+    try:
+        return job.token in broker.renew([job.token])
+    except ScheduleError as error:
+        logs.schedule_trouble("quarantine", error)
+        return False

@@ -61,7 +61,8 @@ def settle_death(death: Death, *, broker: Broker, conf: Conf) -> None:
             hand_back_suspects(_held(death.suspects), broker=broker, conf=conf, how=describe_status(death.status))
         if death.innocent:
             rows = hand_back(_held(death.innocent), broker=broker)
-            logs.handed_back(len(rows), "their process died by no fault of theirs")
+            if rows:
+                logs.handed_back(len(rows), "their process died by no fault of theirs")
     except Exception:
         connections[conf.database].close()
         raise

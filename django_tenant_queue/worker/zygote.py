@@ -69,13 +69,14 @@ class Zygote:
         ignore_signals()
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        self._wait(0)  # an order may have come while the project was loaded
         self._fill_seats()
         self._say("ready")
         logs.tree_ready(self._options.processes, self._options.threads, ", ".join(self._options.queues))
         while not self._finished():
             self._fill_seats()
             self._fork_quarantines()
-            self._wait()
+            self._wait(self._pause_seconds())
             self._reap()
             self._step_down()
         return HANDED_BACK if self._handed_back else DRAINED
@@ -192,13 +193,13 @@ class Zygote:
 
     # -- waiting and reaping
 
-    def _wait(self) -> None:
+    def _wait(self, seconds: float) -> None:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         if self._control.fileno() >= 0:
             poll.register(self._control, select.POLLIN)
         poll.register(self._door, select.POLLIN)
-        for descriptor, _ in poll.poll(self._pause_seconds() * 1000):
+        for descriptor, _ in poll.poll(seconds * 1000):
             if descriptor == self._wake:
                 with suppress(BlockingIOError):
                     os.read(self._wake, 4096)

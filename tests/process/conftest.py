@@ -38,6 +38,11 @@ def namespace(transactional_db: None, settings: Any) -> Iterator[str]:
 
 
 @pytest.fixture
+def sample_redis_url() -> str:
+    return str(django_settings.REDIS_URL)
+
+
+@pytest.fixture
 def start_tree(namespace: str, tmp_path: Path, settings: Any) -> Iterator[StartTree]:
     """Start trees with `runworkers` arguments; keyword arguments change TENANT_QUEUE, `env` the environment."""
     trees: list[Tree] = []

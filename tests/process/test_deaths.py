@@ -15,7 +15,7 @@ from tests.process.conftest import StartTree
 from tests.process.jobs import all_are, effects, repeated, statuses
 from tests.process.project import tasks
 from tests.process.tree import Tree
-from tests.waiting import eventually
+from tests.waiting import eventually, never
 
 SHORT_LEASE = {"LEASE_SECONDS": 3, "RENEW_SECONDS": 1, "SWEEP_SECONDS": 0.3}
 
@@ -103,22 +103,38 @@ def _run_with_fault(start_tree: StartTree, tmp_path: Path, place: str, task: str
     return tree, job
 
 
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [("exit", "exit status 1"), ("exit0", "exit status 0"), ("abort", "SIGABRT"), ("segfault", "SIGSEGV"), ("kill", "SIGKILL")],
-)
-def test_the_third_kill_is_a_dead_letter(start_tree: StartTree, how: str, told: str) -> None:
-    """G01: crashes are counted, each further run is apart, the third is the last and the dead letter names the signal."""
-    job = enqueue(tasks.die, {"how": how}, tenant_id="t")
+def test_the_third_kill_is_a_dead_letter(start_tree: StartTree) -> None:
+    """G01: crashes are counted, each further run is in a process of its own, the third is the last, the dead letter names the signal."""
+    job = enqueue(tasks.die, {"how": "kill"}, tenant_id="t")
     tree = start_tree("--burst", "--processes", "1", "--threads", "2")
     assert tree.wait(40) == 0, tree.text()
     letter = DeadLetter.objects.get(job=job)
     job.refresh_from_db()
-    assert (job.status, job.crashes, job.failures, letter.reason) == ("dead", 3, 0, "crashed"), tree.text()
-    assert told in letter.message
+    assert (job.status, job.crashes, job.failures, letter.reason) == ("dead", 3, 0, "crashed")
+    assert "signal 9 (SIGKILL)" in letter.message
     assert [run.fence for run in tree.begun(job.pk)] == [1, 2, 3]
     assert len({run.pid for run in tree.begun(job.pk)}) == 3
     assert not effects(job)
+
+
+def test_every_way_to_die_is_named(start_tree: StartTree) -> None:
+    """G01: exit, abort, segmentation fault, recursion without end in C: each a dead letter that says how; the worker is not hurt."""
+    ways = {
+        "exit": "exit status 1",
+        "exit0": "exit status 0",
+        "abort": "SIGABRT",
+        "segfault": "SIGSEGV",
+        "recursion": "SIGSEGV",
+        "kill": "SIGKILL",
+    }
+    jobs = {how: enqueue(tasks.die, {"how": how}, tenant_id=how) for how in ways}
+    Job.objects.update(crashes=1)  # they have killed once: from now on each runs apart
+    tree = start_tree("--processes", "1", "--threads", "2").ready(1)
+    worker = tree.one("worker")
+    eventually(lambda: all_are("dead", jobs.values()), within=30)
+    told = {how: DeadLetter.objects.get(job=job).message for how, job in jobs.items()}
+    assert {how: told[how] for how, name in ways.items() if name not in told[how]} == {}
+    assert tree.one("worker") == worker
 
 
 def test_neighbours_of_a_killer_run_again_without_penalty(start_tree: StartTree, tmp_path: Path) -> None:
@@ -140,7 +156,7 @@ def test_a_job_past_its_timeout_is_a_failure(start_tree: StartTree, tmp_path: Pa
     path = str(tmp_path / "go")
     late = enqueue(tasks.too_long, {}, tenant_id="late")
     neighbour = enqueue(tasks.wait_for_file, {"path": path}, tenant_id="t")
-    tree = start_tree("--processes", "1", "--threads", "2", MAX_RETRIES=0)
+    start_tree("--processes", "1", "--threads", "2", MAX_RETRIES=0)
     eventually(lambda: all_are("dead", [late]), within=30)
     late.refresh_from_db()
     assert (late.failures, late.crashes, late.suspect) == (1, 0, 0)
@@ -149,3 +165,37 @@ def test_a_job_past_its_timeout_is_a_failure(start_tree: StartTree, tmp_path: Pa
     eventually(lambda: all_are("succeeded", [neighbour]), within=10)
     neighbour.refresh_from_db()
     assert (neighbour.failures, neighbour.crashes, neighbour.suspect, neighbour.interruptions) == (0, 0, 0, 1)
+
+
+def test_workers_that_die_at_once_are_no_storm_of_forks(start_tree: StartTree, tmp_path: Path) -> None:
+    """B08: after five early deaths less than one fork a second; the tree still ends when it is told to."""
+    env = {failpoints.VARIABLE: as_text([Rule("S1", "exit9", counters=tmp_path)])}
+    tree = start_tree("--processes", "1", "--threads", "1", env=env)
+    eventually(lambda: len(failpoints.fired(tmp_path, "S1")) >= 5, within=30)
+    never(lambda: len(failpoints.fired(tmp_path, "S1")) > 7, during=2.5)
+    tree.signal(signal.SIGTERM)
+    assert tree.wait(10) == 0
+
+
+def test_lease_keeper_that_dies_of_a_death_leaves_it_to_the_next(start_tree: StartTree, tmp_path: Path) -> None:
+    """A death seen and not yet handled: what the dead process held stands in the page, and the next lease keeper reads it."""
+    env = {failpoints.VARIABLE: as_text([Rule("S2", "exit9", nth=1, counters=tmp_path)])}
+    job = enqueue(tasks.nap, {"seconds": 60}, tenant_id="t")
+    tree = start_tree("--processes", "1", "--threads", "1", env=env, LEASE_SECONDS=60)
+    eventually(lambda: tree.begun(), within=30)
+    os.kill(tree.one("worker").pid, signal.SIGKILL)
+    eventually(lambda: [run.fence for run in tree.begun()] == [1, 2], within=10)
+    assert len(failpoints.fired(tmp_path, "S2")) >= 1
+    assert Job.objects.get(pk=job.pk).crashes == 1
+
+
+def test_worker_that_dies_while_draining_loses_nothing(start_tree: StartTree, tmp_path: Path) -> None:
+    """Its begun job is queued again by the lease keeper, which ends after the workers; the exit code says so."""
+    env = {failpoints.VARIABLE: as_text([Rule("S3", "exit9", nth=1, counters=tmp_path)])}
+    job = enqueue(tasks.nap, {"seconds": 60}, tenant_id="t")
+    tree = start_tree("--processes", "1", "--threads", "1", env=env, LEASE_SECONDS=60)
+    eventually(lambda: tree.begun(), within=30)
+    tree.signal(signal.SIGTERM)
+    assert tree.wait(10) == 3
+    assert len(failpoints.fired(tmp_path, "S3")) == 1
+    assert statuses([job]) == ["queued"]

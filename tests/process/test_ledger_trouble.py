@@ -55,7 +55,7 @@ def test_too_many_clients_means_no_claims(start_tree: StartTree, connection_limi
 
 def test_lost_connections_are_made_again(start_tree: StartTree) -> None:
     """D02, scaled: every connection of an idle tree is ended; the next jobs run, with no failure counted."""
-    tree = start_tree("--processes", "1", "--threads", "4").ready(1)
+    start_tree("--processes", "1", "--threads", "4").ready(1)
     first = [enqueue(tasks.effect, {}, tenant_id="t") for _ in range(4)]
     eventually(lambda: all_are("succeeded", first), within=10)
     for _ in range(2):

@@ -94,7 +94,7 @@ def test_killed_keepers_are_replaced(start_tree: StartTree) -> None:
 def test_bulk_leaves_slots_to_others(start_tree: StartTree) -> None:
     """A queue holds at most its share of a process's slots, however long its line; a job of another queue starts at once."""
     bulk = [enqueue(tasks.bulk_effect, {"seconds": 1.5}, tenant_id="noisy") for _ in range(8)]
-    tree = start_tree("--processes", "1", "--threads", "4")
+    start_tree("--processes", "1", "--threads", "4")
     eventually(lambda: Job.objects.filter(status="running").count() == 2, within=20)
     quiet = enqueue(tasks.effect, {}, tenant_id="quiet")
     eventually(lambda: all_are("succeeded", [quiet]), within=1.4, what="it does not wait for a bulk job to end")
@@ -105,7 +105,7 @@ def test_bulk_leaves_slots_to_others(start_tree: StartTree) -> None:
 
 def test_idle_worker_is_woken_by_the_publish(start_tree: StartTree) -> None:
     """No polling: an idle tree starts a job in a fraction of the second that it would sleep."""
-    tree = start_tree("--processes", "2", "--threads", "2").ready(2)
+    start_tree("--processes", "2", "--threads", "2").ready(2)
     first = enqueue(tasks.effect, {}, tenant_id="t")
     eventually(lambda: all_are("succeeded", [first]), within=10)
     waits = []

@@ -32,7 +32,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a tree, as /proc shows it. `role`: supervisor, zygote, worker, lease keepe (15 characters with "dtq:"), keepers, quarantine."""
+    """One process of a tree, as /proc shows it: supervisor, zygote, worker, quarantine, keepers, lease keepe (names have 15 characters)."""
 
     pid: int
     parent: int

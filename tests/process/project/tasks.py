@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -20,7 +21,8 @@ def write_effect() -> None:
     Path(os.environ["PROCESS_NOTES"], f"{job.id}.{job.fence}.{os.getpid()}").touch()
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO process_effect (job_id, fence, tenant, seen, pid) VALUES (%s, %s, %s, current_setting('app.current_tenant_id', true), %s)",
+            "INSERT INTO process_effect (job_id, fence, tenant, seen, pid)"
+            " VALUES (%s, %s, %s, current_setting('app.current_tenant_id', true), %s)",
             [job.id, job.fence, job.tenant_id, os.getpid()],
         )
 
@@ -28,6 +30,11 @@ def write_effect() -> None:
 @task
 def effect() -> None:
     write_effect()
+
+
+@task
+def noop() -> None:
+    """What is left is the queue's own work."""
 
 
 @task(queue="bulk")
@@ -78,7 +85,22 @@ def _segfault() -> None:
     ctypes.string_at(0)
 
 
+def _recursion() -> None:
+    """Without end, in C: the interpreter's own limit does not see it."""
+    compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    libc, two = ctypes.CDLL(None), (ctypes.c_int * 2)(2, 1)
+    sys.setrecursionlimit(10**9)
+
+    @compare
+    def again(left: object, right: object) -> int:
+        libc.qsort(two, 2, ctypes.sizeof(ctypes.c_int), again)
+        return 0
+
+    again(None, None)
+
+
 _DEATHS = {
+    "recursion": _recursion,
     "exit": lambda: os._exit(1),
     "exit0": lambda: os._exit(0),
     "abort": os.abort,
