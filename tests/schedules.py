@@ -104,7 +104,7 @@ class Schedule:
         for _ in range(100):
             if not broker.state().lanes:
                 break
-            self.ask(1, *queues)
+            self.ask(500, *queues)
 
 
 def job_id() -> UUID:

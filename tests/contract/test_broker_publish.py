@@ -84,7 +84,28 @@ def test_a_share_bounds_what_one_queue_gives(by_jobs: Schedule) -> None:
     assert [claim.queue for claim in claims] == ["interactive", "bulk", "bulk", "bulk"]
 
 
-HOSTILE = ["", "a:b", "{x}", "}", "*", "?", "[", " ", "\n", "\t", "None", "..", "%00", "%", "' OR 1=1--", "😀", "\u202e", "x" * 128, "é", "e\u0301"]
+HOSTILE = [
+    "",
+    "a:b",
+    "{x}",
+    "}",
+    "*",
+    "?",
+    "[",
+    " ",
+    "\n",
+    "\t",
+    "None",
+    "..",
+    "%00",
+    "%",
+    "' OR 1=1--",
+    "😀",
+    "\u202e",
+    "x" * 128,
+    "é",
+    "e\u0301",
+]
 
 
 @pytest.mark.parametrize("mode", ["time", "jobs"])
