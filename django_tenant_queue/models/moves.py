@@ -86,11 +86,14 @@ class JobQuerySet(models.QuerySet["Job"]):
     def record(self, jobs: Sequence[Job], *, delays: Sequence[float | None]) -> None:
         """Insert rows in one statement. Scheduled rows are due `delays[i]` seconds from the database's now, else at `jobs[i].due_at`;
         queued ones at once by the database's clock: by a web server's clock that is ahead, start would refuse them."""
-        columns = {name: [getattr(job, name) for job in jobs] for name in _INSERTED}
-        # bool: waits for a due time, so it is not runnable and carries no xid
-        waits = [job.status == "scheduled" for job in jobs]
+        # One JSON text: psycopg escapes arrays item by item in Python, which cost more than all the rest of an enqueue.
+        rows = [{name: getattr(job, name) for name in _INSERTED} for job in jobs]
+        for row, delay in zip(rows, delays, strict=True):
+            # waits for a due time: so it is not runnable and carries no xid
+            row.update(id=str(row["id"]), enqueued_at=row["enqueued_at"].isoformat(), due_at=row["due_at"].isoformat())
+            row.update(waits=row["status"] == "scheduled", delay=delay)
         with self._cursor() as cursor:
-            cursor.execute(_INSERT, [*columns.values(), waits, list(delays)])
+            cursor.execute(_INSERT, [json.dumps(rows, ensure_ascii=False)])
 
     # -- start
 
@@ -259,8 +262,7 @@ INSERT INTO tenant_queue_job ({", ".join(name for name in _INSERTED if name != "
 SELECT {", ".join("n." + name for name in _INSERTED if name != "due_at")},
     CASE WHEN n.waits THEN coalesce(now() + make_interval(secs => n.delay), n.due_at) ELSE now() END,
     CASE WHEN n.waits THEN NULL ELSE {XID} END, '', 0, '', 0, 0, 0, 0, 0, '[]'
-FROM unnest({", ".join(f"%s::{kind}[]" for kind in _INSERTED.values())}, %s::bool[], %s::float8[])
-    AS n({", ".join(_INSERTED)}, waits, delay)
+FROM json_to_recordset(%s::json) AS n({", ".join(f"{name} {kind}" for name, kind in _INSERTED.items())}, waits bool, delay float8)
 """
 _START = f"""
 WITH claimed AS (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[]) AS c(id, token, queue, lane_key)),

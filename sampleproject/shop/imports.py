@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from django.db import connections, router
+
+from django_tenant_queue.envelope import RunningJob
+
 from .csv_orders import BadRow, OrderRow
-from .models import OrderUpload, RejectedRow
+from .models import Order, OrderUpload, RejectedRow
 
 ROWS_PER_JOB = 10
 JOBS_PER_BATCH = 500
@@ -33,17 +36,18 @@ def pack(row: OrderRow) -> PackedRow:
     return [row.line, row.order_number, row.customer_email, row.placed_on.isoformat(), str(row.amount), row.currency]
 
 
-def unpack(packed: PackedRow) -> dict[str, Any]:
-    """Fields of an Order."""
-    line, number, email, placed_on, amount, currency = packed
-    return {
-        "line": line,
-        "number": number,
-        "customer_email": email,
-        "placed_on": date.fromisoformat(placed_on),
-        "amount": Decimal(amount),
-        "currency": currency,
-    }
+# The rows stay JSON from the payload to the table: a fifth of what making ten objects and their INSERT costs.
+_WRITE = f"""
+    INSERT INTO {Order._meta.db_table}
+        (tenant_id, upload_id, job_id, fence, line, number, customer_email, placed_on, amount, currency)
+    SELECT %s, %s, %s, %s, (r->>0)::int, r->>1, r->>2, (r->>3)::date, (r->>4)::numeric, r->>5 FROM json_array_elements(%s::json) AS r"""
+
+
+def write_orders(rows: list[PackedRow], upload_id: int, job: RunningJob) -> int:
+    """Write packed rows as orders of this run's. -> how many."""
+    with connections[router.db_for_write(Order)].cursor() as cursor:
+        cursor.execute(_WRITE, [job.tenant_id, upload_id, job.id, job.fence, json.dumps(rows)])
+        return int(cursor.rowcount)
 
 
 def keep_rejected(rows: Iterable[OrderRow | BadRow], upload: OrderUpload, counts: Counts) -> Iterator[OrderRow]:

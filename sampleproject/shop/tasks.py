@@ -54,12 +54,7 @@ def _fan_out(upload: OrderUpload, rows: imports.Rows) -> int:
 def import_order_rows(upload_id: int, rows: list[imports.PackedRow]) -> int:
     """Write orders. Exactly once: they are committed together with the job's settle. The unique constraint is a second lock."""
     record_effect("rows")
-    job = current_job()
-    orders = [
-        Order(tenant_id=job.tenant_id or "", upload_id=upload_id, job_id=job.id, fence=job.fence, **imports.unpack(packed))
-        for packed in rows
-    ]
-    return len(Order.objects.bulk_create(orders))
+    return imports.write_orders(rows, upload_id, current_job())
 
 
 @task(queue=INTERACTIVE, timeout=60)
