@@ -22,8 +22,10 @@ from ..brokers.base import Broker
 from ..conf import Conf
 from ..exceptions import ScheduleError
 from .deaths import Death, settle_death
+from .options import DRAINED, WorkerOptions
 from .orders import Orders
 from .slots import Entry, Order, Page, Phase, SlotReading
+from .surroundings import settle_in
 
 TICK_SECONDS = 0.25
 KILL_MARGIN_SECONDS = 1.0  # after a job's deadline, and after the grace, before the process is killed
@@ -44,6 +46,13 @@ class _Watched:
     def is_current(self) -> bool:
         entry = self.entry
         return entry.phase is Phase.LIVE and entry.generation == self.generation and entry.pid == self.pid
+
+
+def run_lease_keeper(page: Page, orders: Orders, options: WorkerOptions) -> int:
+    """The main function of the lease keeper, from the fork to its exit code."""
+    broker, conf = settle_in("lease keeper", orders)
+    LeaseKeeper(page, orders, broker=broker, conf=conf, grace_seconds=options.grace_seconds).run()
+    return DRAINED
 
 
 class LeaseKeeper:

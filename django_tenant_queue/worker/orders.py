@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType
 
 from .slots import Order, Page
@@ -69,24 +67,3 @@ class Orders:
         if self._page.order is Order.RUN and self._told_at is None:
             self._told_at = time.monotonic()
         self.wake()
-
-
-class Bell:
-    """Ends a wait of this process from a signal handler or another thread."""
-
-    def __init__(self) -> None:
-        self._hear, self._strike = os.pipe()
-        for end in (self._hear, self._strike):
-            os.set_blocking(end, False)
-
-    def ring(self) -> None:
-        with suppress(OSError):  # full: it rings already
-            os.write(self._strike, b"\0")
-
-    def wait(self, seconds: float) -> bool:
-        poll = select.poll()
-        poll.register(self._hear, select.POLLIN)
-        rung = bool(poll.poll(max(0.0, seconds) * 1000))
-        if rung:
-            os.read(self._hear, 65536)
-        return rung
