@@ -41,7 +41,7 @@ def test_role_that_row_security_does_not_bind_gets_a_sentence(namespace: str, mo
 
 
 def test_missing_redis_gets_a_sentence(start_tree: StartTree) -> None:
-    tree = start_tree(redis_url="redis://127.0.0.1:1/0")
+    tree = start_tree(by_command=True, redis_url="redis://127.0.0.1:1/0")
     assert tree.wait(30) == 1
     assert "CommandError: " in tree.text()
     assert "Traceback" not in tree.text()

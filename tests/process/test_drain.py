@@ -25,7 +25,7 @@ DRAINED, HANDED_BACK = 0, 3
 
 def test_burst_drains_and_exits_zero(start_tree: StartTree) -> None:
     jobs = [enqueue(tasks.effect, {}, tenant_id=f"t{i % 5}") for i in range(40)]
-    tree = start_tree("--burst", "--processes", "2", "--threads", "4")
+    tree = start_tree("--burst", "--processes", "2", "--threads", "4", by_command=True)
     assert tree.wait(30) == DRAINED, tree.text()
     assert all_are("succeeded", jobs)
     assert not repeated()

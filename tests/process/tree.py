@@ -1,4 +1,4 @@
-"""A tree of real worker processes, started as a user would, and what a test may ask of it."""
+"""A tree of real worker processes, and what a test may ask of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Process:
 
 
 class Tree:
-    """`runworkers` with these arguments. `stop()` leaves no process behind."""
+    """What these arguments of `python -m` start. `stop()` leaves no process behind."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, notes: Path) -> None:
         self.arguments = arguments
@@ -48,7 +48,7 @@ class Tree:
         self.log, self.notes = log, notes
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.process.project", "runworkers", *arguments],
+                [sys.executable, "-m", *arguments],
                 cwd=ROOT, env={**os.environ, **environment, MARK: self.mark}, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
 
@@ -111,6 +111,8 @@ def environment(database: Mapping[str, Any], redis_url: str, tenant_queue: Mappi
     """What tests.process.project.settings reads."""
     plain = {name: database[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
     return {
+        "DJANGO_SETTINGS_MODULE": "tests.process.project.settings",
+        "PYTHONPATH": str(ROOT),
         "PROCESS_SECRET_KEY": secret_key,
         "PROCESS_DATABASE": json.dumps(plain, default=str),
         "PROCESS_REDIS": redis_url,

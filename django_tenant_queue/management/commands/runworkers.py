@@ -63,7 +63,7 @@ class Command(BaseCommand):
             raise CommandError(f"runworkers needs Linux (process descriptors, memory files); this is {sys.platform}.")
         try:
             conf = get_conf()
-            options = _options(conf, given)
+            options = options_of(conf, given)
             get_broker().check()
             _check_ledger(conf)
         except TenantQueueError as error:
@@ -73,7 +73,7 @@ class Command(BaseCommand):
         _become_supervisor(options)
 
 
-def _options(conf: Conf, given: dict[str, Any]) -> WorkerOptions:
+def options_of(conf: Conf, given: dict[str, Any]) -> WorkerOptions:
     """Raises CommandError with a sentence for the first option that is out of range."""
     for name, most in (("processes", MAX_PROCESSES), ("threads", MAX_THREADS)):
         if not 1 <= given[name] <= most:
