@@ -99,7 +99,12 @@ def failed(job: Any, error_class: str, wait_seconds: float) -> None:
 
 
 def infrastructure(job: Any, error_class: str, wait_seconds: float) -> None:
-    _job_line(logging.WARNING, "infrastructure", job, f"interrupted by {error_class}, not counted as a failure, runs again in {wait_seconds:.1f} s")
+    _job_line(
+        logging.WARNING,
+        "infrastructure",
+        job,
+        f"interrupted by {error_class}, not counted as a failure, runs again in {wait_seconds:.1f} s",
+    )
 
 
 def dead_letter(job: Any, reason: str, error_class: str) -> None:
@@ -124,7 +129,9 @@ def suspects(count: int, how: str) -> None:
 
 
 def crashed(job_id: object, how: str, dead: bool) -> None:
-    logger.error("a job killed its process (%s)%s job_id=%s", how, "; dead letter" if dead else "; runs again in a process of its own", job_id)
+    logger.error(
+        "a job killed its process (%s)%s job_id=%s", how, "; dead letter" if dead else "; runs again in a process of its own", job_id
+    )
 
 
 # -- keepers
@@ -141,9 +148,66 @@ def keeper_recovered(name: str, failures: int, seconds: float) -> None:
 
 
 def rebuild_begins(epoch: str, replaces: str | None) -> None:
-    why = f"it replaces {replaces}, which was rolled back, left half-built or filled from another ledger" if replaces else "Redis holds none"
+    why = (
+        f"it replaces {replaces}, which was rolled back, left half-built or filled from another ledger" if replaces else "Redis holds none"
+    )
     logger.warning("the schedule is rebuilt from the ledger: epoch %s begins, %s", epoch, why)
 
 
 def rebuild_ends(epoch: str, leases: int, offered: int) -> None:
-    logger.warning("the schedule is rebuilt: epoch %s holds %d leases of running jobs, %d queued jobs were offered to it", epoch, leases, offered)
+    logger.warning(
+        "the schedule is rebuilt: epoch %s holds %d leases of running jobs, %d queued jobs were offered to it", epoch, leases, offered
+    )
+
+
+# -- the process tree
+
+
+def speak() -> None:
+    """For a project that configures no logging: INFO and above of this app to stderr, one line each."""
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+
+
+def tree_ready(processes: int, threads: int, queues: str) -> None:
+    logger.info("workers are ready: %d processes x %d threads, queues %s", processes, threads, queues)
+
+
+def process_ended(role: str, pid: int, how: str) -> None:
+    logger.error("a process has ended: %s, pid %d, %s; another one takes its place", role, pid, how)
+
+
+def fork_failed(role: str, error: BaseException) -> None:
+    logger.error("cannot start %s and tries again: %s", role, one_line(error))
+
+
+def supervisor_gone() -> None:
+    logger.error("the supervisor has died: draining")
+
+
+def process_broken(role: str, error: BaseException) -> None:
+    """Ours, not a job's: the traceback is wanted."""
+    logger.error("%s has failed: %s: %s", role, type(error).__name__, one_line(error), exc_info=error)
+
+
+def killing(pid: int, why: str) -> None:
+    logger.error("killing process %d: %s", pid, why)
+
+
+def handed_back(count: int, why: str) -> None:
+    logger.warning("%d jobs handed back: %s", count, why)
+
+
+def timed_out(job: Any) -> None:
+    _job_line(logging.ERROR, "timed_out", job, "ran longer than its timeout; its process was killed")
+
+
+def no_quarantine(job: Any, error: BaseException) -> None:
+    _job_line(logging.WARNING, "no_quarantine", job, f"handed back, no process of its own could be had: {one_line(error)}")
+
+
+def receiver_failed(signal_name: str, receiver: object, error: BaseException) -> None:
+    logger.error("a receiver of %s raised %s: %s", signal_name, type(error).__name__, one_line(receiver))

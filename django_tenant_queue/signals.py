@@ -7,3 +7,7 @@ keeper_failing = Signal()
 
 keeper_recovered = Signal()
 """A keeper works again: `sender` its class, `name` of the keeper, `seconds` that it had been failing."""
+
+worker_started = Signal()
+"""A process of the worker tree has been forked, before its first thread and connection: `sender` None, `role` one of "worker",
+"quarantine", "keepers", "lease keeper". The place to start threads and open channels (APM agents, gRPC)."""
