@@ -177,7 +177,7 @@ def tree_ready(processes: int, threads: int, queues: str) -> None:
 
 
 def process_ended(role: str, pid: int, how: str) -> None:
-    logger.error("a process has ended: %s, pid %d, %s; another one takes its place", role, pid, how)
+    logger.error("a process has died: %s, pid %d, %s", role, pid, how)
 
 
 def fork_failed(role: str, error: BaseException) -> None:
