@@ -92,6 +92,12 @@ def test_no_field_runs_into_the_next(one: tuple[str | None, str | None], other: 
     assert same == (one == other)
 
 
+@pytest.mark.parametrize("between", ["\1", "\0", "\1\0\0\0\0\0\0\0\1", ""])
+def test_text_that_looks_like_a_frame_does_not_move_a_boundary(between: str) -> None:
+    """J02: a tenant id may hold control characters."""
+    assert seal(edited(tenant_id=f"a{between}b", actor_id="c")) != seal(edited(tenant_id="a", actor_id=f"b{between}c"))
+
+
 @pytest.mark.parametrize("length", [0, 1, 32, 63])
 def test_a_shortened_mac_is_refused(length: int) -> None:
     """J02."""
