@@ -67,13 +67,15 @@ def hand_back_suspects(jobs: Sequence[HeldJob], *, broker: Broker, conf: Conf, h
 def take_expired(limit: int, *, broker: Broker) -> int:
     """The reaper's step: take expired leases, then queued by token (an interruption), then publish whatever of them is queued.
 
-    If we die after the take, running rows have a token that is not leased: the reconciler finds them. -> leases taken.
+    The ledger is asked first whether it is there. If we die after the take, running rows have a token that is not leased: the
+    reconciler finds them. -> leases taken.
     """
+    jobs = ledger()
+    jobs.probe()  # a lease that is taken while the ledger is away leaves its job nowhere until the reconciler looks
     taken = broker.reap(limit)
     if not taken:
         return 0
     failpoints.hit("M1")
-    jobs = ledger()
     rows = jobs.hand_back_tokens([(claim.job_id, claim.token) for claim in taken])
     known = {row.job_id for row in rows}
     rows += jobs.queued_of([claim.job_id for claim in taken if claim.job_id not in known])

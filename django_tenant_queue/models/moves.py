@@ -212,6 +212,11 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     # -- keepers
 
+    def probe(self) -> None:
+        """One round trip. Raises what the database raises when it cannot be reached."""
+        with self._cursor() as cursor:
+            cursor.execute("SELECT 1")
+
     def queued_of(self, job_ids: Iterable[UUID]) -> list[Runnable]:
         """Those of these rows that are queued and due."""
         ids = list(job_ids)

@@ -19,7 +19,7 @@ from .. import failpoints, logs
 from ..brokers.backoff import backoff_seconds
 from ..brokers.base import Broker, Claim, ClaimReply, ClaimRequest, QueueShare, Waiter
 from ..conf import Conf
-from ..exceptions import ScheduleError
+from ..exceptions import ScheduleError, ScheduleLost
 from ..starting import start_claims
 from .orders import Orders
 from .pool import Pool
@@ -29,6 +29,7 @@ from .slots import Order
 LONGEST_WAIT_SECONDS = 1.0
 SHORTEST_WAIT_SECONDS = 0.05  # until a parked lane wakes: that time is the schedule's clock, ours may differ
 REBUILDING_SECONDS = 0.2
+PATIENT_LOOKS = 25  # at a schedule that nobody has opened: at the first start the relay is about to
 LONGEST_BACKOFF_SECONDS = 5.0
 
 
@@ -71,6 +72,11 @@ class Claimer:
     def _turn(self, orders: Orders) -> float:
         try:
             pause = self._claim_and_start(orders)
+        except ScheduleLost as error:  # the relay opens it within its interval
+            self._failures += 1
+            if self._failures > PATIENT_LOOKS:
+                logs.schedule_trouble("claimer", error)
+            return REBUILDING_SECONDS
         except ScheduleError as error:
             logs.schedule_trouble("claimer", error)
             return self._back_off()

@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from django_tenant_queue import enqueue, exceptions, failpoints, tenant_context
 from django_tenant_queue.brokers.base import Claim, ClaimRequest, QueueShare
 from django_tenant_queue.brokers.memory import MemoryBroker
 from django_tenant_queue.conf import get_conf
+from django_tenant_queue.handback import take_expired
 from django_tenant_queue.models import Job
 from django_tenant_queue.starting import start_claims
 from tests.conftest import Clock
@@ -163,3 +164,22 @@ def test_a_row_locked_by_somebody_else_is_put_off(worker: InlineWorker) -> None:
         holder.join()
     row = Job.objects.get(pk=job.pk)
     assert (row.status, row.fence) == ("queued", 0) and len(worker.broker.state().leases) == 1
+
+
+def test_no_lease_is_taken_while_the_ledger_is_away(worker: InlineWorker, proxy: Proxy, clock: Clock) -> None:
+    """D02: the reaper asks the ledger first: a lease taken without it would leave the job nowhere until the reconciler looks."""
+    with tenant_context("acme"):
+        enqueue(tasks.writes, {"text": "x"})
+    broker = worker.broker
+    assert len(claim_one(broker)) == 1
+    clock.advance(9)
+    proxy.refuse()
+    proxy.reset_all()
+    with pytest.raises(OperationalError):
+        take_expired(10, broker=broker)
+    assert proxy.fired["reset"] == 1
+    assert len(broker.state().leases) == 1
+    proxy.heal()
+    connection.close()
+    assert take_expired(10, broker=broker) == 1
+    assert worker.work_off() == 1
