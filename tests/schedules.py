@@ -158,14 +158,14 @@ def check_empty(broker: Broker) -> None:
 
 
 def kinds_of_keys(client: redis.Redis, prefix: str) -> Counter[str]:
-    """How many keys of each kind a schedule has; "foreign" are those that do not carry the prefix."""
+    """How many keys of each kind a schedule has; "foreign" are those of some schedule that carry no hash tag."""
     kinds: Counter[str] = Counter()
     for key in client.scan_iter(count=1000):
         text = key.decode("latin-1")
         if text.startswith(prefix):
             parts = text[len(prefix) :].split(":")
             kinds[parts[1] if len(parts) > 1 else parts[0]] += 1
-        elif not text.startswith("{dtq:"):
+        elif not text.startswith("{dtq:") and ("dtq" in text or "epoch1" in text):
             kinds["foreign"] += 1
     return kinds
 

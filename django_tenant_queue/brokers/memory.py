@@ -226,7 +226,7 @@ class MemoryBroker(Broker):
             fresh = [lease for lease in leases.values() if not lease.postponed]
             self._settle([(lease, lease.charged) for lease in fresh], now)
             for lease in fresh:
-                lease.charged, lease.postponed = 0, True
+                lease.claim, lease.charged, lease.postponed = replace(lease.claim, charged_us=0), 0, True
                 lease.expires_us = now + max(0, round(seconds * 1_000_000))
             return frozenset(leases)
 

@@ -10,10 +10,15 @@
 --- include wake
 --- include lease
 --- include settle
-local held = leased(tokens_from(8))
+local held, runs = leased(tokens_from(8)), {}
 for _, lease in ipairs(held) do
-  if not lease.postponed then learn(open_queue(lease.queue), lease.lane, math.max(0, now - lease.claimed)) end
   lease.refund = owed(lease, now)
+  if not lease.postponed then
+    local name = lease.queue .. ':' .. lease.lane
+    runs[name] = runs[name] or { queue = lease.queue, lane = lease.lane }
+    runs[name][#runs[name] + 1] = math.max(0, now - lease.claimed)
+  end
 end
+for _, held_times in pairs(runs) do learn(open_queue(held_times.queue), held_times.lane, held_times) end
 end_leases(held)
 return names_of(held)

@@ -24,8 +24,9 @@ for _, lease in ipairs(held) do
   reply[#reply + 1] = lease.token
   reply[#reply + 1] = lease.record
 end
-for token in pairs(expiry) do
-  drop('lease', call('HGET', root .. 'lease', token) or token)
+for token in pairs(expiry) do -- no lease any more (a script that died ended it), or one that cannot be read
+  local record = call('HGET', root .. 'lease', token)
+  if record then drop('lease', record) end
   call('HDEL', root .. 'lease', token)
   call('ZREM', root .. 'expiry', token)
 end

@@ -2,7 +2,7 @@
 -- KEYS[1] meta; ARGV[1..7] see lib/context
 -- ARGV[8..] token, queue, lane, expires in us, body, ... : body = 16 bytes id, task number, cost (4 bytes each)
 -- Returns 'lost' | 'moved' | 'ok'
--- Keeps: one lease for a job. The lease is there before the id is known, so a repeat finishes what a script that died began.
+-- Keeps: one lease for a job. The id comes last, so a repeat finishes what a script that died began.
 --- include context
 --- include queue
 --- include lease
@@ -12,9 +12,9 @@ for i = 8, #ARGV, 5 do
   if call('HEXISTS', root .. 'jobs', id) == 0 then
     local queue = open_queue(name)
     call('SADD', root .. 'queues', name)
+    call('ZADD', root .. 'expiry', now + tonumber(ARGV[i + 3]), token)
     call('HSET', root .. 'lease', token,
       pack_lease({ id = id, task = task, cost = cost, claimed = now, charged = 0, queue = name, lane = lane }))
-    call('ZADD', root .. 'expiry', now + tonumber(ARGV[i + 3]), token)
     call('ZADD', queue.leases .. lane, now, token)
     call('HSET', root .. 'jobs', id, token)
     queue.running, queue.changed = queue.running + 1, true

@@ -52,10 +52,12 @@ local function estimate_of(queue, lane)
   return keep_until > now and value or nil
 end
 
-local function learn(queue, lane, held_us)
-  local known = estimate_of(queue, lane)
-  local value = known and math.floor((4 * known + held_us) / 5) or held_us
-  call('SET', queue.estimate .. lane, struct.pack('>I8I8', math.max(1, value), now + estimate_keep_us),
+local function learn(queue, lane, held_times)
+  local value = estimate_of(queue, lane)
+  for _, held_us in ipairs(held_times) do
+    value = math.max(1, value and math.floor((4 * value + held_us) / 5) or held_us)
+  end
+  call('SET', queue.estimate .. lane, struct.pack('>I8I8', value, now + estimate_keep_us),
     'PX', math.max(60000, math.floor(estimate_keep_us / 1000))) -- the key's own end only frees memory
 end
 

@@ -1,5 +1,5 @@
 -- A queue as this script holds it: its key names, its clock. The clock is written back once, by close_queues: a script that died before
--- leaves a round that is behind, which the next visit raises, and arrival numbers given twice, which only tie.
+-- leaves a round that is behind, which the next visit raises, and arrival numbers that are given twice, which only tie.
 local opened, every_queue = {}, nil
 
 local function open_queue(name)

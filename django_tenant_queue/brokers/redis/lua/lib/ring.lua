@@ -7,7 +7,7 @@ local function insert(queue, lane, due, group)
   local member = group .. struct.pack('>I8', next_arrival(queue)) .. lane
   call('ZADD', queue.ring, due, member)
   call('HSET', queue.place, lane, member)
-  if old then call('ZREM', queue.ring, old) end
+  if old and old ~= member then call('ZREM', queue.ring, old) end -- equal when a script died before it counted the arrival
 end
 
 local function take_out(queue, lane, member)

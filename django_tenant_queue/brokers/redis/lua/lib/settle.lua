@@ -43,6 +43,28 @@ local function owed(lease, until_us)
   return lease.charged - scaled(math.max(0, until_us - lease.claimed), lease.cost)
 end
 
+-- The lease and its expiry go last: as long as they are there, the reaper ends again what was ended by half. An id is freed only by the
+-- lease it is under.
+local function remove(held)
+  if #held == 0 then return end
+  local ids, tokens, freed, lanes = {}, {}, {}, {}
+  for i, lease in ipairs(held) do
+    ids[i], tokens[i] = lease.id, lease.token
+    local queue = open_queue(lease.queue)
+    queue.running, queue.changed = math.max(0, queue.running - 1), true
+    local key = queue.leases .. lease.lane
+    lanes[key] = lanes[key] or {}
+    lanes[key][#lanes[key] + 1] = lease.token
+  end
+  for i, token in ipairs(call('HMGET', root .. 'jobs', unpack(ids))) do
+    if token == tokens[i] then freed[#freed + 1] = ids[i] end
+  end
+  if #freed > 0 then call('HDEL', root .. 'jobs', unpack(freed)) end
+  for key, names in pairs(lanes) do call('ZREM', key, unpack(names)) end
+  call('HDEL', root .. 'lease', unpack(tokens))
+  call('ZREM', root .. 'expiry', unpack(tokens))
+end
+
 local function end_leases(held)
   settle(held)
   for _, lease in ipairs(held) do ending[lease.lane] = (ending[lease.lane] or 0) + 1 end
@@ -51,14 +73,7 @@ local function end_leases(held)
     if not woken[lease.lane] and limits_of(lease.lane) ~= NO_LIMITS then wake(lease.lane) end
     woken[lease.lane] = true
   end
-  for _, lease in ipairs(held) do
-    local queue = open_queue(lease.queue)
-    call('HDEL', root .. 'jobs', lease.id)
-    call('ZREM', queue.leases .. lease.lane, lease.token)
-    call('ZREM', root .. 'expiry', lease.token)
-    call('HDEL', root .. 'lease', lease.token)
-    queue.running, queue.changed = math.max(0, queue.running - 1), true
-  end
+  remove(held)
   close_queues()
   stir_all()
 end

@@ -1,6 +1,6 @@
 -- Visit the lane at the head of a ring: it leaves, is parked, moves on, or gives jobs, as many as its credit and the slots allow.
--- Order of writes: leases first, then the line, the credit, the ring. A job is never nowhere; one that is leased and still in its line
--- (the script died between) is dropped from the line when met.
+-- Order of writes: when it expires, the lease, the id, and only then the line, the credit, the ring. A job is never nowhere: one that is
+-- leased and still in its line (the script died between) is dropped from the line when met, or the reaper ends a lease nobody knows of.
 local MOST_JOBS = 500 -- of one visit: more would not fit one command
 local claims, taken = {}, 0
 
@@ -17,8 +17,8 @@ local function lease_all(queue, lane, jobs)
     claims[2 * taken + 1], claims[2 * taken + 2] = token, record
     taken = taken + 1
   end
-  call('HSET', root .. 'lease', unpack(records))
   call('ZADD', root .. 'expiry', unpack(expiries))
+  call('HSET', root .. 'lease', unpack(records))
   call('ZADD', queue.leases .. lane, unpack(running))
   call('HSET', root .. 'jobs', unpack(places))
   queue.running, queue.waiting, queue.changed = queue.running + #jobs, math.max(0, queue.waiting - #jobs), true
