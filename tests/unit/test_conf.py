@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from django_tenant_queue import conf as configuration
 from django_tenant_queue.conf import Conf, get_conf, on_conf_reset, read
 from django_tenant_queue.exceptions import ImproperlyConfiguredQueue
 
@@ -76,7 +77,8 @@ def test_the_quantum_is_in_the_units_of_the_mode() -> None:
     assert read({"QUANTUM": 0.25}).quantum_units == 250_000
 
 
-def test_override_settings_is_seen_and_undone() -> None:
+def test_override_settings_is_seen_and_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_on_reset", [*configuration._on_reset])  # what this test registers does not outlive it
     forgotten: list[str] = []
     on_conf_reset(lambda: forgotten.append(get_conf().namespace))
     before = get_conf().namespace
