@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.db import connection
+
 from django_tenant_queue import current_job, task
 from django_tenant_queue.exceptions import Cancel
 from sampleproject.shop.effects import record_effect
@@ -22,3 +24,10 @@ def never_succeed() -> None:
     """Write an effect row that must not be seen, and fail; its first failure is its last."""
     record_effect()
     raise RuntimeError("always fails")
+
+
+@task
+def break_out() -> None:
+    """End the transaction by hand: what it wrote could be committed, so it must not run again."""
+    with connection.cursor() as cursor:
+        cursor.execute("COMMIT")

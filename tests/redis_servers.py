@@ -28,8 +28,8 @@ def admin(url: str | None = None) -> Any:
 
 
 def keys_of(namespace: str) -> set[bytes]:
-    client = admin()
-    return set(client.scan_iter(match=f"{{dtq:{namespace}:*", count=1000))
+    with admin() as client:
+        return set(client.scan_iter(match=f"{{dtq:{namespace}:*", count=1000))
 
 
 def delete_namespace(namespace: str) -> None:
