@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from tests.process.conftest import StartTree
 
@@ -38,6 +39,20 @@ def test_role_that_row_security_does_not_bind_gets_a_sentence(namespace: str, mo
     )
     with pytest.raises(CommandError, match="The role is a superuser"):
         call_command("runworkers")
+
+
+def test_an_owner_without_force_is_warned_at_the_start(start_tree: StartTree) -> None:
+    """I06: a table of the role's own with row-level security that does not bind it."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE process_loose (tenant_id text)")
+        cursor.execute("ALTER TABLE process_loose ENABLE ROW LEVEL SECURITY")
+    try:
+        tree = start_tree("--processes", "1", "--threads", "1", "--burst", by_command=True)
+        assert tree.wait(60) == 0, tree.text()
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE process_loose")
+    assert "process_loose, whose row-level security does not bind its owner" in tree.text()
 
 
 def test_missing_redis_gets_a_sentence(start_tree: StartTree) -> None:

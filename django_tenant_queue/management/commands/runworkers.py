@@ -16,7 +16,7 @@ from django.db import connections
 
 from ...brokers.current import get_broker
 from ...conf import Conf, get_conf
-from ...context.role import database_role_problem
+from ...context.role import database_role_problem, owner_without_force
 from ...exceptions import TenantQueueError
 from ...models import Job
 from ...worker.options import MAX_PROCESSES, MAX_THREADS, WorkerOptions
@@ -65,7 +65,8 @@ class Command(BaseCommand):
             conf = get_conf()
             options = options_of(conf, given)
             get_broker().check()
-            _check_ledger(conf)
+            if warning := _check_ledger(conf):
+                self.stderr.write(f"warning: {warning}")
         except TenantQueueError as error:
             raise CommandError(str(error)) from error
         get_broker().close()
@@ -95,7 +96,8 @@ def _queues(conf: Conf, wanted: str | None) -> tuple[str, ...]:
     return tuple(name for name in conf.queue_names if name in names)
 
 
-def _check_ledger(conf: Conf) -> None:
+def _check_ledger(conf: Conf) -> str | None:
+    """-> a warning, if there is one. Raises CommandError when workers cannot work with this database."""
     connection = connections[conf.database]
     if connection.vendor != "postgresql":
         raise CommandError(
@@ -107,11 +109,12 @@ def _check_ledger(conf: Conf) -> None:
             raise CommandError(f"Workers need PostgreSQL {LOWEST_POSTGRES} or newer; DATABASES[{conf.database!r}] is version {version}.")
         if Job._meta.db_table not in connection.introspection.table_names():
             raise CommandError(f"The database {conf.database!r} has no table {Job._meta.db_table}: run `manage.py migrate` first.")
-        problem = database_role_problem(connection)
+        problem, warning = database_role_problem(connection), owner_without_force(connection)
     except DatabaseError as error:
         raise CommandError(f"The database {conf.database!r} cannot be used: {str(error).strip()}") from error
     if problem:
         raise CommandError(problem)
+    return warning
 
 
 def _become_supervisor(options: WorkerOptions) -> None:
