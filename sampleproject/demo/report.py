@@ -83,12 +83,15 @@ def show(console: Console, results: Results, checks: list[Check]) -> None:
             f"{TITLES[line]:>8}: {result['drain_per_s']:,.0f} jobs/s while the import drained, in {result['drain_seconds']:.1f} s; "
             f"{result['idle_slots']:.1f} of {result['slots']} slots idle",
             highlight=False,
+            soft_wrap=True,
         )
     if "fair" in results and (p99 := _waits(results["fair"], "quiet", "interactive")["p99_ms"]) > AIM_MS:
-        console.print(f"The quiet interactive p99 of {p99:,.0f} ms is above the {AIM_MS} ms aimed at on two cores.", highlight=False)
+        console.print(
+            f"The quiet interactive p99 of {p99:,.0f} ms is above the {AIM_MS} ms aimed at on two cores.", highlight=False, soft_wrap=True
+        )
     console.print()
     for check in checks:
-        console.print(f"[{'green]ok  ' if check.passed else 'bold red]FAIL'}[/] {check.sentence}", highlight=False)
+        console.print(f"[{'green]ok  ' if check.passed else 'bold red]FAIL'}[/] {check.sentence}", highlight=False, soft_wrap=True)
 
 
 def _table(results: Results) -> Table:

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
+from django_tenant_queue.brokers.current import get_broker
 from sampleproject.shop.sample_orders import sample_rows, write_orders
 
 from . import checks, world
@@ -81,11 +82,13 @@ class Run:
 
     def _warm_up(self, load: Load, workers: Workers) -> None:
         """Two reports for each thread, not timed: when they are made, the workers are up and connected. The same in both runs."""
-        for i in range(2 * self.slots):
-            load.send(Ask(0.0, i % self.scenario.quiet_workspaces, Kind.REPORT, i), timed=False)
-        ready = time.monotonic() + READY_SECONDS
+        sent, ready = False, time.monotonic() + READY_SECONDS
         for now in self._looks(workers):
-            if not unfinished():
+            if not sent and _schedule_is_open():
+                for i in range(2 * self.slots):
+                    load.send(Ask(0.0, i % self.scenario.quiet_workspaces, Kind.REPORT, i), timed=False)
+                sent = True
+            elif sent and not unfinished():
                 return
             if now > ready:
                 raise RunFailed(f"The workers did no job within {READY_SECONDS} s. Their last lines:\n{workers.last_lines()}")
@@ -142,6 +145,12 @@ def _stopped_at_the_end(workers: Workers, load: Load) -> Iterator[None]:
         raise
     if (status := workers.stop()) != 0:
         raise RunFailed(f"The workers ended with status {status} after SIGTERM instead of 0. Their last lines:\n{workers.last_lines()}")
+
+
+def _schedule_is_open() -> bool:
+    """Whether the workers' relay has opened this run's namespace."""
+    epoch = get_broker().read_epoch()
+    return epoch is not None and not epoch.rebuilding
 
 
 def refuse_other_work() -> None:

@@ -30,16 +30,16 @@ class PlainView:
         self._console, self._told = console, 0.0
 
     def begin(self, line: str) -> None:
-        self._console.print(f"\n{HEADINGS[line]}", style="bold", highlight=False)
+        self._console.print(f"\n{HEADINGS[line]}", style="bold", highlight=False, soft_wrap=True)
 
     def step(self, text: str) -> None:
-        self._console.print(f"  {text}", highlight=False)
+        self._console.print(f"  {text}", highlight=False, soft_wrap=True)
 
     def progress(self, facts: dict[str, Any]) -> None:
         now = time.monotonic()
         if now - self._told >= PLAIN_SECONDS or not facts["left"]:
             self._told = now
-            self._console.print(f"  {facts['seconds']:5.1f} s  {sentence(facts)}", highlight=False)
+            self._console.print(f"  {facts['seconds']:5.1f} s  {sentence(facts)}", highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Nothing is held."""
