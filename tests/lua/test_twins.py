@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
@@ -203,8 +203,8 @@ def check_invariants(state: ScheduleState) -> None:
 
 
 @pytest.fixture(params=MODES)
-def machine(request: pytest.FixtureRequest, redis_url: str) -> Iterator[type[Twins]]:
-    yield type("Twins", (Twins,), {"mode": MODES[request.param], "url": redis_url})
+def machine(request: pytest.FixtureRequest, redis_url: str) -> type[Twins]:
+    return type("Twins", (Twins,), {"mode": MODES[request.param], "url": redis_url})
 
 
 def test_both_brokers_do_the_same(machine: type[Twins]) -> None:

@@ -76,7 +76,7 @@ class RedisBroker(Broker):
             return ClaimReply(rebuilding=True)
         wakeup_us, more, samples, taken = reply
         _log_dropped(samples)
-        return ClaimReply(self._claims(taken), wakeup_us if wakeup_us >= 0 else None, bool(more))
+        return ClaimReply(self._claims(taken), wakeup_us if wakeup_us >= 0 else None, more == 1)
 
     def resume(self, request_id: str) -> tuple[Claim, ...]:
         return self._claims(self._run("resume", request_id))
@@ -140,7 +140,7 @@ class RedisBroker(Broker):
         return Epoch(self._epoch_id, state == b"rebuilding", snapshot.decode() if snapshot is not None else None)
 
     def begin_rebuild(self, epoch_id: str, *, replaces: str | None) -> bool:
-        began = bool(self._store.run("begin_rebuild", epoch_id, replaces or ""))
+        began = self._store.run("begin_rebuild", epoch_id, replaces or "") == b"ok"
         self._epoch_id = epoch_id if began else None
         return began
 

@@ -1,0 +1,209 @@
+"""Are the tests of the scripts worth anything? Changes each number and each comparison in each script, one at a time, and runs them.
+
+    python -m tests.lua.mutate [--only lib/ring] [--from 40] [--property-only]
+
+For each mutant: the property-based comparison of both brokers; if it lives, the contract suite and the Lua suites. Prints a table, and
+exits 1 when a mutant lives that is not in ALLOWED. Takes an hour or so; not part of `make test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "sampleproject.settings")
+
+import pytest
+import redis
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from django_tenant_queue.brokers.redis import scripts
+from embedded import Valkey
+
+LUA = Path(scripts.__file__).parent / "lua"
+SUITES = [
+    "tests/contract/test_broker_publish.py",
+    "tests/contract/test_broker_leases.py",
+    "tests/contract/test_broker_limits.py",
+    "tests/contract/test_broker_fairness.py",
+    "tests/contract/test_broker_epochs.py",
+    "tests/contract/test_broker_sleepers.py",
+    "tests/lua/test_corrupt_entries.py",
+    "tests/lua/test_dying_scripts.py",
+    "tests/lua/test_full_memory.py",
+]
+TOKEN = re.compile(r"--.*|'[^']*'|\"[^\"]*\"|[A-Za-z_]\w*|\d+(?:\.\d+)?|<=|>=|==|~=|<|>|\S")
+COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "~=", "~=": "=="}
+# file, text of the line, what is changed -> why no behaviour changes
+ALLOWED: dict[tuple[str, str], str] = {}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    line: int
+    column: int
+    old: str
+    new: str
+    text: str
+
+    def apply(self, source: str) -> str:
+        lines = source.split("\n")
+        row = lines[self.line]
+        assert row[self.column : self.column + len(self.old)] == self.old
+        lines[self.line] = row[: self.column] + self.new + row[self.column + len(self.old) :]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line + 1}: {self.old} -> {self.new}   {self.text.strip()}"
+
+
+def mutants() -> Iterator[Mutant]:
+    for path in sorted(LUA.rglob("*.lua")):
+        name = path.relative_to(LUA).with_suffix("").as_posix()
+        for number, text in enumerate(path.read_text().split("\n")):
+            for match in TOKEN.finditer(text):
+                token = match[0]
+                for new in changes(token):
+                    yield Mutant(name, number, match.start(), token, new, text)
+
+
+def changes(token: str) -> list[str]:
+    if token in COMPARISONS:
+        return [COMPARISONS[token]]
+    if token.isdigit():
+        return [str(int(token) + 1)]
+    return []
+
+
+@contextlib.contextmanager
+def applied(mutant: Mutant) -> Iterator[None]:
+    real = scripts._read
+
+    def read(name: str) -> str:
+        text = real(name)
+        return mutant.apply(text) if name == f"{mutant.file}.lua" else text
+
+    scripts._read = read
+    scripts.load.cache_clear()
+    try:
+        yield
+    finally:
+        scripts._read = real
+        scripts.load.cache_clear()
+
+
+class Server:
+    """A private Valkey; a mutant that never ends blocks it for good, so it is replaced when it does not answer."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self.valkey = Valkey()
+        self.valkey.start()
+        os.environ["REDIS_URL"] = self.valkey.url
+
+    def refresh(self) -> None:
+        try:
+            redis.Redis.from_url(self.valkey.url, socket_timeout=2).flushall()
+        except redis.RedisError:
+            self.valkey.close()
+            self.start()
+
+
+def killed_by_comparison(examples: int) -> bool:
+    from tests.lua.test_twins import MODES, Twins
+
+    for mode in MODES.values():
+        machine = type("Mutated", (Twins,), {"mode": mode, "url": os.environ["REDIS_URL"]})
+        profile = settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
+            report_multiple_bugs=False,
+        )
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                run_state_machine_as_test(machine, settings=profile)
+        except Exception:
+            return True
+    return False
+
+
+def killed_by_suites() -> str:
+    """The test that failed, empty when none did."""
+
+    class First:
+        failed = ""
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed and not self.failed:
+                self.failed = report.nodeid
+
+    first = First()
+    # Every suite, although only tests on Redis can fail: the ids of the others do not contain "redis" in contract/.
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", "--timeout=60", "-k", "redis or lua", *EXTRA]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        code = pytest.main([*arguments, *[suite for suite in SUITES if Path(suite).exists()]], plugins=[first])
+    if code not in (0, 1):
+        return f"pytest exited with {code}"
+    return first.failed
+
+
+EXTRA: list[str] = []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="files whose name contains this")
+    parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--property-only", action="store_true")
+    parser.add_argument("--examples", type=int, default=25)
+    parser.add_argument("--pytest", default="", help="more arguments for pytest")
+    options = parser.parse_args()
+    EXTRA.extend(options.pytest.split())
+    logging.disable(logging.CRITICAL)
+    server = Server()
+    chosen = [mutant for mutant in mutants() if options.only in mutant.file][options.first :]
+    lived: list[Mutant] = []
+    counts = {"comparison": 0, "suites": 0, "allowed": 0}
+    for number, mutant in enumerate(chosen, start=options.first):
+        started = time.monotonic()
+        server.refresh()
+        with applied(mutant):
+            verdict = "comparison" if killed_by_comparison(options.examples) else ""
+            if not verdict and not options.property_only:
+                server.refresh()
+                verdict = "suites" if killed_by_suites() else ""
+        if verdict:
+            counts[verdict] += 1
+        elif (mutant.file, f"{mutant.old} {mutant.text.strip()}") in ALLOWED:
+            verdict = "allowed"
+            counts["allowed"] += 1
+        else:
+            lived.append(mutant)
+        print(f"{number:4d} {verdict or 'LIVES':10s} {time.monotonic() - started:5.1f} s  {mutant}", flush=True)
+    server.valkey.close()
+    print(f"{len(chosen)} mutants: {counts}, alive {len(lived)}")
+    for mutant in lived:
+        print("alive:", mutant)
+    return 1 if lived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
