@@ -7,6 +7,8 @@ again and the schedule refuses those it knows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from uuid import UUID
 
 from .. import failpoints
@@ -99,15 +101,11 @@ class Relay:
         self._stored = now
 
     def _offer(self, broker: Broker, epoch: Epoch, rows: list[Runnable]) -> None:
-        answers = publish(broker, rows, epoch=epoch.id)
-        leased = [row.job_id for row, answer in zip(rows, answers, strict=True) if answer is Published.LEASED]
-        self._leased.update(leased[: MOST_LEASED - len(self._leased)])
+        self._leased.update(islice(_refused_as_leased(broker, epoch, rows), MOST_LEASED - len(self._leased)))
 
     def _offer_again(self, broker: Broker, conf: Conf, epoch: Epoch) -> None:
-        """Most are about to start: those are no longer queued now."""
-        rows = ledger(conf).queued_of(self._leased)
-        self._leased = set()
-        self._offer(broker, epoch, rows)
+        """Most were about to start: those are no longer queued now."""
+        self._leased = set(_refused_as_leased(broker, epoch, ledger(conf).queued_of(self._leased)))
 
     # -- a schedule that was lost
 
@@ -137,3 +135,8 @@ class Relay:
                 refill(broker, conf, epoch.id)  # whoever rebuilt died between opening it and storing the snapshot
             else:
                 rebuild(broker, conf, replaces=epoch.id if epoch else None)
+
+
+def _refused_as_leased(broker: Broker, epoch: Epoch, rows: list[Runnable]) -> Iterator[UUID]:
+    answers = publish(broker, rows, epoch=epoch.id)
+    return (row.job_id for row, answer in zip(rows, answers, strict=True) if answer is Published.LEASED)

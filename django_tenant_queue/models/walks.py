@@ -27,7 +27,8 @@ class Position:
     id: UUID
 
 
-START = Position(-1, UUID(int=0))
+LAST_ID = UUID(int=2**128 - 1)
+START = Position(-1, LAST_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,16 @@ def look(database: str) -> Look:
 def newly_runnable(database: str, difference: Difference, page: int = PAGE) -> Iterator[list[Runnable]]:
     """Pages of the queued rows that transactions of this difference made runnable."""
     if difference.ended:
-        yield from _queued_pages(database, "j.xid = ANY(%s)", [list(difference.ended)], page)
+        yield from _queued_pages(database, "j.xid = ANY(%s)", [list(difference.ended)], START, page)
     if difference.low < difference.high:
-        bounds: list[Any] = [difference.low, difference.high, list(difference.still_open)]
-        yield from _queued_pages(database, "j.xid >= %s AND j.xid < %s AND j.xid <> ALL(%s::bigint[])", bounds, page)
+        # The walk's own position is the lower bound: of two, the index scan may begin at the worse one.
+        bounds: list[Any] = [difference.high, list(difference.still_open)]
+        yield from _queued_pages(database, "j.xid < %s AND j.xid <> ALL(%s::bigint[])", bounds, Position(difference.low - 1, LAST_ID), page)
 
 
 def queued_up_to(database: str, last: int, page: int = PAGE) -> Iterator[list[Runnable]]:
     """Pages of the queued rows of transactions up to and with `last`."""
-    return _queued_pages(database, "j.xid <= %s", [last], page)
+    return _queued_pages(database, "j.xid <= %s", [last], START, page)
 
 
 def queued_after(database: str, after: Position, limit: int) -> tuple[list[Runnable], Position]:
@@ -91,8 +93,7 @@ def last_xid(database: str) -> int:
         return int(cursor.fetchone()[0])
 
 
-def _queued_pages(database: str, condition: str, params: Sequence[Any], page: int) -> Iterator[list[Runnable]]:
-    after = START
+def _queued_pages(database: str, condition: str, params: Sequence[Any], after: Position, page: int) -> Iterator[list[Runnable]]:
     while rows := _page(database, _QUEUED, condition, params, after, page):
         yield [Runnable(*row[1:]) for row in rows]
         after = _end(rows, after)
