@@ -35,7 +35,7 @@ B = TypeVar("B", bound=Broker)
 QUEUES = ("interactive", "default", "bulk")
 START_US = 1_764_000_000_000_000
 # What a schedule without work may still hold: debt and limits outlive a lane.
-KEPT = {"meta", "queues", "clock", "estimate", "request", "counters", "sleepers", "credit", "idle", "limits"}
+KEPT = {"meta", "queues", "clock", "estimate", "request", "sleepers", "credit", "idle", "limits"}
 
 
 class Clock:

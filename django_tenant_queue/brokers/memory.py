@@ -204,7 +204,7 @@ class MemoryBroker(Broker):
             leases = self._leased(tokens)
             for lease in leases.values():
                 if not lease.postponed:
-                    self._calendar(lease.claim.queue).learn(lease.claim.lane_key, max(0, now - lease.claim.claimed_us), now)
+                    self._calendar(lease.claim.queue).learn(lease.claim.lane_key, now - lease.claim.claimed_us, now)
             self._end({token: self._owed(lease, now) for token, lease in leases.items()}, now)
             return frozenset(leases)
 

@@ -206,3 +206,37 @@ def test_short_and_long_jobs_share_the_time(by_time: Schedule) -> None:
         by_time.broker.ack([token])
         held[lane] += 60 if lane == "A" else 1
     assert 0.42 <= held["A"] / held.total() <= 0.58
+
+
+def test_what_lanes_left_behind_is_forgotten_in_bounded_steps(by_jobs: Schedule) -> None:
+    """Lanes that owe nothing disappear when their round has passed, at most limit + 16 a claim; at rest every claim passes a round."""
+    for number in range(40):
+        by_jobs.put(f"lane{number:02d}")
+    by_jobs.run(by_jobs.take(40))
+    remembered = []
+    for limit in (1, 2, 9):
+        by_jobs.take(limit)
+        remembered.append(len(by_jobs.broker.state().lanes))
+    assert remembered == [40 - 17, 40 - 17 - 18, 0]
+    assert by_jobs.broker.state().rounds["default"] == 4
+
+
+def test_a_round_passes_only_when_nothing_runs(by_jobs: Schedule) -> None:
+    by_jobs.put("A")
+    claims = by_jobs.take(2)
+    for _ in range(3):
+        by_jobs.take(2)
+    assert by_jobs.broker.state().rounds["default"] == 1
+    by_jobs.run(claims)
+    by_jobs.take(2)
+    assert by_jobs.broker.state().rounds["default"] == 2
+
+
+def test_debt_is_remembered_until_rounds_have_repaid_it(by_time: Schedule) -> None:
+    by_time.put("A")
+    by_time.run(by_time.take(1), 0.35)  # owes 0.25 s: three rounds of 0.1
+    for _ in range(3):
+        by_time.take(1)
+        assert ("default", "A") in by_time.broker.state().lanes
+    by_time.take(1)
+    assert ("default", "A") not in by_time.broker.state().lanes

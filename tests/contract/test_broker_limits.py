@@ -130,16 +130,39 @@ def test_a_claim_moves_no_more_wake_ups_than_its_limit(by_jobs: Schedule) -> Non
 
 
 def test_many_paused_lanes_cost_a_claim_a_bounded_number_of_visits(by_jobs: Schedule) -> None:
-    """K08: parked lanes are met once, and no claim visits more than its limit and a fixed bound."""
-    by_jobs.broker.set_limits({})
-    for i in range(150):
+    """K08: parked lanes are met once, and no claim visits more than its limit and 64."""
+    for i in range(2 * 66):
         by_jobs.put(f"lane{i}")
         by_jobs.limit(f"lane{i}", paused_until_us=-1)
     by_jobs.put("Z")
     replies = [by_jobs.ask(2) for _ in range(3)]
     assert [reply.more for reply in replies] == [True, True, False]
     assert [len(reply.claims) for reply in replies] == [0, 0, 1]
-    assert by_jobs.broker.depths()["default"]["parked"] == 150
+    assert by_jobs.broker.depths()["default"]["parked"] == 132
+
+
+def test_the_first_of_several_wake_ups_is_told(by_jobs: Schedule) -> None:
+    now = by_jobs.clock.us
+    for lane, pause in (("A", 300), ("B", 100), ("C", 200)):
+        by_jobs.put(lane)
+        by_jobs.limit(lane, paused_until_us=now + pause)
+    assert by_jobs.ask(9).next_wakeup_us == now + 100
+    assert by_jobs.ask(9).next_wakeup_us == now + 100
+    by_jobs.clock.us = now + 200
+    reply = by_jobs.ask(1)
+    assert (reply.next_wakeup_us, reply.more, len(reply.claims)) == (now + 200, False, 1)
+    reply = by_jobs.ask(9)
+    assert (reply.next_wakeup_us, reply.more, len(reply.claims)) == (now + 300, False, 1)
+
+
+def test_a_repeated_request_tells_the_next_wake_up_too(by_jobs: Schedule) -> None:
+    until = by_jobs.clock.us + 100
+    by_jobs.put("B")
+    by_jobs.put("A")
+    by_jobs.limit("A", paused_until_us=until)
+    for _ in range(2):
+        reply = by_jobs.ask(2, request="again")
+        assert (len(reply.claims), reply.next_wakeup_us, reply.more) == (1, until, False)
 
 
 STEPS = ("ack", "release", "reap", "unpause", "publish", "claim")

@@ -16,7 +16,7 @@ for _, lease in ipairs(held) do
   if not lease.postponed then
     local name = lease.queue .. ':' .. lease.lane
     runs[name] = runs[name] or { queue = lease.queue, lane = lease.lane }
-    runs[name][#runs[name] + 1] = math.max(0, now - lease.claimed)
+    runs[name][#runs[name] + 1] = now - lease.claimed
   end
 end
 for _, held_times in pairs(runs) do learn(open_queue(held_times.queue), held_times.lane, held_times) end
