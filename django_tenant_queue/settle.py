@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.utils import timezone
@@ -18,7 +19,6 @@ from django.utils.dateparse import parse_datetime
 
 from . import failpoints, logs
 from .brokers.backoff import backoff_seconds
-from .brokers.base import Broker
 from .conf import Conf
 from .envelope import Outcome, OutcomeKind
 from .exceptions import InvalidResult, ScheduleError
@@ -29,6 +29,12 @@ from .registry import registry
 from .retry import infrastructure_wait_seconds, wait_before_retry
 
 DEFER_SECONDS = 10.0
+
+
+class Acknowledges(Protocol):
+    """What ends leases by token: a broker, or a worker's acks that gather."""
+
+    def ack(self, tokens: Iterable[str]) -> object: ...
 
 
 def result_text(value: Any, *, max_bytes: int) -> str | None:
@@ -75,10 +81,10 @@ def settle(job: StartedJob, outcome: Outcome, *, conf: Conf) -> None:
             )
 
 
-def acknowledge(job: StartedJob, *, broker: Broker) -> None:
+def acknowledge(job: StartedJob, *, acks: Acknowledges) -> None:
     """End the lease. When the schedule does not answer, the lease expires and the reaper ends it."""
     try:
-        broker.ack([job.token])
+        acks.ack([job.token])
     except ScheduleError as error:
         logs.schedule_trouble("ack", error)
 

@@ -28,7 +28,7 @@ def run_quarantine(entry: Entry, orders: Orders, options: WorkerOptions, data: i
 
     def run(job: StartedJob, slot: Slot) -> None:
         os.write(tells, ACCEPTED)  # the slot is occupied: from here on the job is ours
-        run_job(job, slot, broker=broker, conf=conf)
+        run_job(job, slot, acks=broker, conf=conf)
 
     pool = Pool(entry.slots, run, LedgerConnection(conf), lambda queue: free.set())
     pool.start()

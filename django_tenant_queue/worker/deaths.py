@@ -80,7 +80,7 @@ def _record_timeout(reading: SlotReading, broker: Broker, conf: Conf) -> None:
     message = "the job ran longer than its timeout, so its process was killed"
     outcome = Outcome(OutcomeKind.FAILED, error_class="TimedOut", message=message, fingerprint=fingerprint(f"TimedOut {job.envelope.task}"))
     settle(job, outcome, conf=conf)
-    acknowledge(job, broker=broker)
+    acknowledge(job, acks=broker)
 
 
 def _running(job_id: UUID, fence: int, conf: Conf) -> StartedJob | None:

@@ -15,6 +15,7 @@ from .. import failpoints, logs
 from ..brokers.base import Broker
 from ..handback import HeldJob, hand_back
 from ..models.moves import StartedJob
+from .acks import GatheredAcks
 from .claimer import Claimer
 from .ledger_connection import LedgerConnection
 from .options import CANNOT_START, DRAINED, HANDED_BACK, WorkerOptions
@@ -26,6 +27,7 @@ from .slots import Entry, Order, Slot
 from .surroundings import settle_in
 
 LOOK_SECONDS = 0.02
+FLUSH_SECONDS = 1.0  # for the last acks; what is not sent by then expires
 
 
 def run_worker(entry: Entry, orders: Orders, options: WorkerOptions, door: QuarantineDoor) -> int:
@@ -36,8 +38,10 @@ def run_worker(entry: Entry, orders: Orders, options: WorkerOptions, door: Quara
         if job.needs_quarantine:
             door.run_apart(job, slot, broker=broker)
         else:
-            run_job(job, slot, broker=broker, conf=conf)
+            run_job(job, slot, acks=acks, conf=conf)
 
+    acks = GatheredAcks(broker)
+    acks.start()
     name = secrets.token_hex(6)
     waiter = broker.open_waiter(name)
     orders.wake = waiter.interrupt
@@ -52,7 +56,9 @@ def run_worker(entry: Entry, orders: Orders, options: WorkerOptions, door: Quara
         logs.process_broken("worker", error)
         code = CANNOT_START
     failpoints.hit("S3")
-    return drain(pool, entry, orders, options.grace_seconds, broker) or code
+    code = drain(pool, entry, orders, options.grace_seconds, broker) or code
+    acks.flush(FLUSH_SECONDS)
+    return code
 
 
 def drain(pool: Pool, entry: Entry, orders: Orders, grace_seconds: float, broker: Broker) -> int:

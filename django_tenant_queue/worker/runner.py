@@ -17,7 +17,6 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from .. import failpoints, logs
-from ..brokers.base import Broker
 from ..conf import Conf
 from ..context.current import Origin, use_job, use_origin
 from ..context.database import broken_boundary, job_transaction, leave_role, marker_of, only_in_tenant_transaction, still_inside
@@ -31,7 +30,7 @@ from ..models.moves import StartedJob
 from ..payload import load
 from ..registry import Task, registry
 from ..seal import verify
-from ..settle import acknowledge, result_text, settle
+from ..settle import Acknowledges, acknowledge, result_text, settle
 
 # Not the task's fault: serialization failure and deadlock, connection lost, server going down, out of connections.
 INFRASTRUCTURE_STATES = ("40001", "40P01", "57P01", "57P02", "57P03", "08000", "08001", "08003", "08004", "08006", "53300", "25006")
@@ -59,7 +58,7 @@ class _Prepared:
         self.deadline = time.monotonic() + (self.task.timeout_seconds or conf.timeout_seconds)
 
 
-def run_job(job: StartedJob, slot: Slot, *, broker: Broker, conf: Conf) -> None:
+def run_job(job: StartedJob, slot: Slot, *, acks: Acknowledges, conf: Conf) -> None:
     """Run a started job to its settled outcome. `slot` is occupied by this job and is cleared here.
 
     Call it in a fresh contextvars.Context, so that nothing a task sets is seen by the next job of this thread.
@@ -70,7 +69,7 @@ def run_job(job: StartedJob, slot: Slot, *, broker: Broker, conf: Conf) -> None:
             failpoints.hit("F1", task=job.envelope.task)
         settle(job, outcome, conf=conf)
     failpoints.hit("H5", task=job.envelope.task)
-    acknowledge(job, broker=broker)
+    acknowledge(job, acks=acks)
     slot.clear()
 
 

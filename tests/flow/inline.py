@@ -46,7 +46,7 @@ class InlineWorker:
         reply = self.broker.claim(ClaimRequest(f"{next(_requests):024x}", shares, self.limit))
         started = start_claims(reply.claims, broker=self.broker, conf=self.conf, sent_at=sent_at)
         for job in started:
-            Context().run(run_job, job, self.slot, broker=self.broker, conf=self.conf)
+            Context().run(run_job, job, self.slot, acks=self.broker, conf=self.conf)
         return len(reply.claims)
 
     def work_off(self) -> int:
