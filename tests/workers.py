@@ -34,7 +34,7 @@ class StepWorker:
         return start_claims(claims, broker=self.broker, conf=self.conf, sent_at=time.monotonic() - sent_seconds_ago)
 
     def run(self, job: StartedJob) -> None:
-        contextvars.Context().run(run_job, job, NoSlot(), broker=self.broker, conf=self.conf)
+        contextvars.Context().run(run_job, job, NoSlot(), acks=self.broker, conf=self.conf)
 
     def work(self, limit: int = 10) -> int:
         """Claim, start and run up to `limit` jobs. -> how many were claimed."""
