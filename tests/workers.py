@@ -11,7 +11,7 @@ from django_tenant_queue.brokers.base import Broker, Claim, ClaimRequest, QueueS
 from django_tenant_queue.conf import Conf
 from django_tenant_queue.models.moves import StartedJob
 from django_tenant_queue.starting import start_claims
-from django_tenant_queue.worker.runner import run_job
+from django_tenant_queue.worker.runner import Slot, run_job
 
 
 class NoSlot:
@@ -23,8 +23,8 @@ class NoSlot:
 
 
 class StepWorker:
-    def __init__(self, broker: Broker, conf: Conf) -> None:
-        self.broker, self.conf = broker, conf
+    def __init__(self, broker: Broker, conf: Conf, slot: Slot | None = None) -> None:
+        self.broker, self.conf, self.slot = broker, conf, slot or NoSlot()
 
     def claim(self, limit: int = 10) -> tuple[Claim, ...]:
         shares = tuple(QueueShare(queue, limit) for queue in self.conf.queue_names)
@@ -34,7 +34,7 @@ class StepWorker:
         return start_claims(claims, broker=self.broker, conf=self.conf, sent_at=time.monotonic() - sent_seconds_ago)
 
     def run(self, job: StartedJob) -> None:
-        contextvars.Context().run(run_job, job, NoSlot(), acks=self.broker, conf=self.conf)
+        contextvars.Context().run(run_job, job, self.slot, acks=self.broker, conf=self.conf)
 
     def work(self, limit: int = 10) -> int:
         """Claim, start and run up to `limit` jobs. -> how many were claimed."""

@@ -1,21 +1,14 @@
-"""A worker in the test's own process and thread: claim, start, run, settle, through the same code as a real one."""
+"""A worker that works everything off, and what its tasks wrote."""
 
 from __future__ import annotations
-
-import itertools
-import time
-from contextvars import Context
 
 from django.db import connection
 
 from django_tenant_queue import enqueue, tenant_context
-from django_tenant_queue.brokers.base import Broker, ClaimRequest, QueueShare
-from django_tenant_queue.conf import Conf, get_conf
+from django_tenant_queue.brokers.base import Broker
+from django_tenant_queue.conf import get_conf
 from django_tenant_queue.models import Job
-from django_tenant_queue.starting import start_claims
-from django_tenant_queue.worker.runner import run_job
-
-_requests = itertools.count(1)
+from tests.workers import StepWorker
 
 
 class RecordingSlot:
@@ -32,22 +25,16 @@ class RecordingSlot:
         self.cleared += 1
 
 
-class InlineWorker:
-    """`limit` jobs a claim, queues in the configured order."""
+class InlineWorker(StepWorker):
+    """Takes `limit` jobs a claim and runs each; remembers what the slot was told."""
 
-    def __init__(self, broker: Broker, conf: Conf | None = None, limit: int = 8) -> None:
-        self.broker, self.conf, self.limit = broker, conf or get_conf(), limit
-        self.slot = RecordingSlot()
+    def __init__(self, broker: Broker, limit: int = 8) -> None:
+        super().__init__(broker, get_conf(), RecordingSlot())
+        self.limit = limit
 
     def turn(self) -> int:
-        """One claim and everything it took. -> jobs run."""
-        sent_at = time.monotonic()
-        shares = tuple(QueueShare(name, self.limit) for name in self.conf.queue_names)
-        reply = self.broker.claim(ClaimRequest(f"{next(_requests):024x}", shares, self.limit))
-        started = start_claims(reply.claims, broker=self.broker, conf=self.conf, sent_at=sent_at)
-        for job in started:
-            Context().run(run_job, job, self.slot, acks=self.broker, conf=self.conf)
-        return len(reply.claims)
+        """One claim and everything it took. -> claims taken."""
+        return self.work(self.limit)
 
     def work_off(self) -> int:
         """Turns until a claim takes nothing. -> claims taken."""
