@@ -28,7 +28,9 @@ class StepWorker:
 
     def claim(self, limit: int = 10) -> tuple[Claim, ...]:
         shares = tuple(QueueShare(queue, limit) for queue in self.conf.queue_names)
-        return self.broker.claim(ClaimRequest(secrets.token_hex(12), shares, limit)).claims
+        while (reply := self.broker.claim(ClaimRequest(secrets.token_hex(12), shares, limit))).more and not reply.claims:
+            pass  # only parked or indebted lanes were met so far
+        return reply.claims
 
     def start(self, claims: Sequence[Claim], *, sent_seconds_ago: float = 0.0) -> list[StartedJob]:
         return start_claims(claims, broker=self.broker, conf=self.conf, sent_at=time.monotonic() - sent_seconds_ago)
