@@ -24,7 +24,7 @@ local function reweigh(lane, change)
     if call('HEXISTS', queue.place, lane) == 1 then
       join(queue, lane, head_cost(queue, lane))
     elseif call('HEXISTS', queue.parked, lane) == 0 then
-      rest_outside(queue, lane)
+      rest_outside(queue, lane, read_credit(queue, lane))
     end
   end
 end

@@ -1,5 +1,5 @@
 -- What a claim took is found again by its request id: the marker says how many tokens it may have given out, and until when that counts.
-local SHORTEST_MS = 10000 -- the key's own end only frees memory
+local SHORTEST_MS = 30000 -- the key's own end only frees memory
 local function marker_of(request)
   return root .. 'request:' .. request
 end

@@ -2,8 +2,8 @@
 -- Order of writes: the ring before the place, the place gone before the ring: a member that is not its lane's place is dropped when met.
 local NEWCOMER, REGULAR = '0', '1'
 
-local function insert(queue, lane, due, group)
-  local old = call('HGET', queue.place, lane)
+-- `old`: the lane's member until now, false for none
+local function insert(queue, lane, due, group, old)
   local member = group .. struct.pack('>I8', next_arrival(queue)) .. lane
   call('ZADD', queue.ring, due, member)
   call('HSET', queue.place, lane, member)
@@ -16,9 +16,8 @@ local function take_out(queue, lane, member)
 end
 
 -- note after which round the credit of a lane outside the ring is worth nothing, so that it can be forgotten
-local function rest_outside(queue, lane)
-  local deficit, last, remembered = read_credit(queue, lane)
-  if remembered then call('ZADD', queue.idle, last + rounds_for(-deficit, share_of(lane)), lane) end
+local function rest_outside(queue, lane, deficit, last)
+  call('ZADD', queue.idle, last + rounds_for(-deficit, share_of(lane)), lane)
 end
 
 -- cost of the head job, as far as joining needs it
@@ -47,10 +46,11 @@ local function join(queue, lane, cost)
   local deficit, last = repaid(queue, lane, share)
   write_credit(queue, lane, deficit, last)
   local lack = lack_on_joining(queue, deficit, last, share, cost)
+  local old = call('HGET', queue.place, lane)
   if lack <= 0 then
-    insert(queue, lane, queue.round, NEWCOMER)
+    insert(queue, lane, queue.round, NEWCOMER, old)
   else
-    insert(queue, lane, queue.round + rounds_for(lack, share), REGULAR)
+    insert(queue, lane, queue.round + rounds_for(lack, share), REGULAR, old)
   end
   call('HDEL', queue.parked, lane)
   call('ZREM', queue.idle, lane)

@@ -11,15 +11,16 @@ local function refit(queue, lane, member)
 end
 
 local function book(queue, lane, refund)
+  local deficit, last, remembered = read_credit(queue, lane)
   if refund ~= 0 then
-    local deficit, last = read_credit(queue, lane)
-    write_credit(queue, lane, deficit + refund, last)
+    deficit, remembered = deficit + refund, true
+    write_credit(queue, lane, deficit, last)
   end
   local member = call('HGET', queue.place, lane)
   if member then
     if refund > 0 then refit(queue, lane, member) end
-  elseif call('HEXISTS', queue.parked, lane) == 0 then
-    rest_outside(queue, lane)
+  elseif remembered and call('HEXISTS', queue.parked, lane) == 0 then
+    rest_outside(queue, lane, deficit, last)
   end
 end
 

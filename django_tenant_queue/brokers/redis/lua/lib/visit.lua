@@ -55,9 +55,9 @@ local function visit(queue, lane, member, due, slots)
   if cursor.passed > 0 then call('ZREMRANGEBYRANK', cursor.line, 0, cursor.passed - 1) end
   write_credit(queue, lane, deficit, last)
   if verdict == 'moves' then
-    insert(queue, lane, due + math.max(1, rounds_for(lack, share)), REGULAR)
+    insert(queue, lane, due + math.max(1, rounds_for(lack, share)), REGULAR, member)
   elseif verdict == 'leaves' then
-    rest_outside(queue, lane)
+    rest_outside(queue, lane, deficit, last)
     take_out(queue, lane, member)
   elseif verdict == 'parked' then
     call('HSET', queue.parked, lane, reason)
