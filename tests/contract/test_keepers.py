@@ -59,14 +59,16 @@ def test_the_relay_publishes_what_was_committed_and_not_published(broker: Broker
     assert oracle.check([job.id], broker=broker) == []
 
 
-def test_an_idle_pass_is_one_statement_and_one_call(broker: Broker, conf: Conf, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_pass_is_a_statement_or_two_and_one_call(broker: Broker, conf: Conf, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second statement is for transactions that ended since, of anybody in the database server."""
     relay.step(broker, conf)
     calls: list[str] = []
     for name in ("publish", "store_snapshot", "claim", "held"):
         monkeypatch.setattr(broker, name, lambda *args, name=name, **options: calls.append(name))
     with CaptureQueriesContext(connection) as queries:
         relay.step(broker, conf)
-    assert (len(queries), calls) == (1, [])
+    assert len(queries) in (1, 2)
+    assert calls == []
 
 
 def test_due_rows_are_promoted_and_published_in_one_pass(broker: Broker, conf: Conf, relay: Relay) -> None:

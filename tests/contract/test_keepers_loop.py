@@ -29,7 +29,7 @@ from tests.redis_servers import broker_of
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
-HASTY = Patience(total_seconds=0.6, attempt_seconds=0.25)
+HASTY = Patience(total_seconds=2.5, attempt_seconds=2.0)
 
 
 class Troubled:

@@ -24,7 +24,7 @@ from tests.workers import StepWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 QUEUED, DELAYED, RUNNING = 120, 15, 10
-HASTY = Patience(total_seconds=0.6, attempt_seconds=0.25)
+HASTY = Patience(total_seconds=2.5, attempt_seconds=2.0)
 
 
 @pytest.fixture
