@@ -79,7 +79,8 @@ class QueueShare:
 class ClaimRequest:
     """Take up to `limit` jobs in all, walking `shares` in the order given (strict order between queues).
 
-    `request_id` makes the claim idempotent: the same id returns what it took the first time, while those leases live.
+    `request_id` makes the claim idempotent: the same id returns what it took the first time, while those leases live, and takes nothing
+    new for two lease times.
     `sleeper` names the waiter to wake when work arrives; it is registered only when less than asked was found.
     """
 
@@ -206,7 +207,7 @@ class Broker(ABC):
 
     @abstractmethod
     def resume(self, request_id: str) -> tuple[Claim, ...]:
-        """What the claim with this request id took and still holds; empty when it never arrived."""
+        """What the claim with this request id took and still holds; empty when it never arrived. Answered for two lease times."""
 
     @abstractmethod
     def renew(self, tokens: Iterable[str]) -> frozenset[str]:

@@ -116,6 +116,8 @@ class MemoryBroker(Broker):
                 return ClaimReply(rebuilding=True)
             if self._remembers(request.request_id, now):
                 return ClaimReply(self._taken_by(request.request_id), self._next_wakeup())
+            if any(f"{request.request_id}.{index}" in self._schedule.leases for index in range(request.limit)):
+                return ClaimReply(self._held_under(request.request_id, request.limit), self._next_wakeup())
             return self._claim(request, now)
 
     def _claim(self, request: ClaimRequest, now: int) -> ClaimReply:
@@ -184,7 +186,9 @@ class MemoryBroker(Broker):
         return self._schedule.requests.get(request_id, (0, 0))[1] > now
 
     def _taken_by(self, request_id: str) -> tuple[Claim, ...]:
-        limit, _ = self._schedule.requests[request_id]
+        return self._held_under(request_id, self._schedule.requests[request_id][0])
+
+    def _held_under(self, request_id: str, limit: int) -> tuple[Claim, ...]:
         held = (self._schedule.leases.get(f"{request_id}.{index}") for index in range(limit))
         return tuple(lease.claim for lease in held if lease and not lease.postponed)
 

@@ -28,6 +28,27 @@ def test_a_repeated_request_gives_back_what_it_still_holds(by_jobs: Schedule) ->
     assert tuple(claim.token for claim in by_jobs.broker.resume("r1")) == (first, third)
 
 
+def test_a_request_takes_nothing_new_for_two_lease_times(by_jobs: Schedule) -> None:
+    by_jobs.put("A", 10)
+    by_jobs.broker.ack(ask(by_jobs, "r1"))
+    by_jobs.clock.us += 15_999_999
+    assert ask(by_jobs, "r1") == ()
+    by_jobs.clock.us += 1
+    assert len(ask(by_jobs, "r1")) == 3
+
+
+def test_a_token_is_not_given_out_again_while_it_is_in_use(by_jobs: Schedule) -> None:
+    by_jobs.put("A", 10)
+    first, *others = ask(by_jobs, "r1")
+    by_jobs.broker.ack(others)
+    by_jobs.clock.advance(100)
+    assert ask(by_jobs, "r1") == (first,)
+    by_jobs.broker.postpone([first], 100)
+    assert ask(by_jobs, "r1") == ()
+    by_jobs.broker.ack([first])
+    assert len(ask(by_jobs, "r1")) == 3
+
+
 def test_resume_finds_nothing_of_a_claim_that_never_arrived(by_jobs: Schedule) -> None:
     by_jobs.put("A")
     assert by_jobs.broker.resume("never") == ()

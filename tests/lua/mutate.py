@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import logging
 import os
 import re
 import sys
@@ -168,7 +167,7 @@ def killed_by_suites() -> str:
         "no:cacheprovider",
         "-p",
         "no:warnings",
-        "--timeout=60",
+        "--timeout=110",
         "-k",
         f"(redis or lua) and not ({' or '.join(SLOW)})",
         *EXTRA,
@@ -196,7 +195,6 @@ def main() -> int:
     parser.add_argument("--pytest", default="", help="more arguments for pytest")
     options = parser.parse_args()
     EXTRA.extend(options.pytest.split())
-    logging.disable(logging.CRITICAL)
     server = Server()
     chosen = [mutant for mutant in mutants() if options.only in mutant.file][options.first :]
     if failed := killed_by_suites() or ("comparison" if killed_by_comparison(options.examples) else ""):

@@ -25,7 +25,7 @@ local function next_wakeup()
   return tonumber(call('ZRANGE', root .. 'wakeups', 0, 0, 'WITHSCORES')[2] or -1)
 end
 
-local before = taken_by(request)
+local before = taken_by(request, limit)
 if before then return { next_wakeup(), 0, {}, before } end
 
 for _, lane in ipairs(call('ZRANGEBYSCORE', root .. 'wakeups', '-inf', now, 'LIMIT', 0, limit)) do wake(lane) end

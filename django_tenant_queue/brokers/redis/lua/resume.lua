@@ -4,4 +4,4 @@
 --- include context
 --- include lease
 --- include request
-return taken_by(ARGV[8]) or {}
+return taken_by(ARGV[8], 0) or {}
