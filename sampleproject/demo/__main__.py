@@ -6,18 +6,16 @@ A process of its own because the settings differ: whoever enqueues must have the
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 
 import django
 
+from . import interruption
 from .events import RunFailed, RunOptions, emit
 
 
 def main(text: str) -> int:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interruption.listen()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "sampleproject.settings")
     django.setup()
     from .run import Run  # its imports need the settings
@@ -28,11 +26,6 @@ def main(text: str) -> int:
         emit("failed", sentence=str(error))
         return 1
     return 0
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is the stopping
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

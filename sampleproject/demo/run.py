@@ -14,10 +14,12 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
+from django_tenant_queue import tenant_context, tenant_transaction
 from django_tenant_queue.brokers.current import get_broker
+from sampleproject.shop.models import OrderUpload
 from sampleproject.shop.sample_orders import sample_rows, write_orders
 
-from . import checks, world
+from . import checks, interruption, world
 from .events import RunFailed, RunOptions, emit
 from .load import Asked, Load, upload
 from .measure import measure
@@ -74,9 +76,11 @@ class Run:
         load = Load(self.scenario.asks(), shop)
         with _stopped_at_the_end(workers, load):
             self._warm_up(load, workers)
-            emit("step", text=f"{shop.noisy.workspace.name} uploads {self.scenario.rows:,} orders; the others go about their day")
-            load.start()
+            emit("step", text=f"{shop.noisy.workspace.name} uploads {self.scenario.rows:,} orders")
             upload_id, asked = upload(shop, file)
+            self._until_read(shop, upload_id, workers)
+            emit("step", text="the file has become jobs; the others go about their day")
+            load.start()
             self._until_done(load, workers)
         return [*load.asked, asked], upload_id
 
@@ -92,6 +96,13 @@ class Run:
                 return
             if now > ready:
                 raise RunFailed(f"The workers did no job within {READY_SECONDS} s. Their last lines:\n{workers.last_lines()}")
+
+    def _until_read(self, shop: World, upload_id: int, workers: Workers) -> None:
+        """Until the import's jobs are queued, all in one transaction: from then on there is something to wait behind."""
+        for _ in self._looks(workers):
+            with tenant_context(shop.noisy.workspace_id), tenant_transaction():
+                if OrderUpload.objects.get(pk=upload_id).is_read:
+                    return
 
     def _until_done(self, load: Load, workers: Workers) -> None:
         begin, told = time.monotonic(), 0.0
@@ -109,6 +120,7 @@ class Run:
     def _looks(self, workers: Workers) -> Iterator[float]:
         """Times to look at. Raises RunFailed when the run takes too long or the workers are gone."""
         while (now := time.monotonic()) <= self._end:
+            interruption.check()
             workers.check_alive()
             yield now
             time.sleep(LOOK_SECONDS)

@@ -28,7 +28,7 @@ POISON = (Kind.BROKEN_LOGO, Kind.CRASHING_LOGO)
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request of a quiet workspace, `at_seconds` after the upload. `workspace` and `number` count from 0."""
+    """One request of a quiet workspace, `at_seconds` after the uploaded file has become jobs. `workspace` and `number` count from 0."""
 
     at_seconds: float
     workspace: int

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from django.conf import settings
 
+from . import interruption
 from .events import RunFailed, RunOptions
 
 STOP_SECONDS = 45  # more than a run needs to stop its workers
@@ -69,6 +70,7 @@ def _follow(process: subprocess.Popen[str], view: View) -> dict[str, Any] | None
     assert process.stdout is not None
     result = None
     for line in process.stdout:
+        interruption.check()
         facts = json.loads(line)
         event = facts.pop("event")
         if event == "step":

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from argparse import ArgumentParser
 from dataclasses import asdict
-from types import FrameType
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from rich.console import Console
 
-from sampleproject.demo import report, story
+from sampleproject.demo import interruption, report, story
 from sampleproject.demo.events import RunFailed, RunOptions
 from sampleproject.demo.scenario import Scenario
 from sampleproject.demo.views import view_of
@@ -41,8 +39,7 @@ class Command(BaseCommand):
         for name, least in (("rows", 20), ("resets", 1), ("seconds", 1), ("processes", 1), ("threads", 2), ("timeout", 1)):
             if not least <= options[name] <= 10_000_000:
                 raise CommandError(f"--{name} {options[name]}: use at least {least}.")
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupt)
+        interruption.listen()
         scenario = Scenario(rows=options["rows"], resets_each=options["resets"], seconds=options["seconds"])
         try:
             results = self._runs(scenario, options)
@@ -73,9 +70,3 @@ class Command(BaseCommand):
             self.stderr.write("".join(f"FAIL {sentence}\n" for sentence in failed), ending="")
         else:
             report.show(Console(), results, checks)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)  # once is enough: what follows is the stopping
-    sys.exit(128 + number)
