@@ -31,6 +31,7 @@ SHORTEST_WAIT_SECONDS = 0.05  # until a parked lane wakes: that time is the sche
 REBUILDING_SECONDS = 0.2
 PATIENT_LOOKS = 25  # at a schedule that nobody has opened: at the first start the relay is about to
 LONGEST_BACKOFF_SECONDS = 5.0
+LONGEST_GATHERING_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Claimer:
         self._ledger_reachable = False  # asked before the first claim
         self._failures = 0
         self._wanted: frozenset[str] | None = None  # queues that had more to give than their share; None: any queue
+        self._claim_seconds = 0.0  # what the last claim took, its start in the ledger included
+        self._worth_claiming = 0  # free threads that make the next claim worth its cost while a backlog is known; 0: none is
 
     def run(self, orders: Orders) -> None:
         """Until there is an order to drain. From that instant nothing is claimed; a claim then under way is given back."""
@@ -97,6 +100,10 @@ class Claimer:
             self._unanswered = None
             self._begin(claims, sent.sent_at, orders)
             return 0
+        if self._worth_claiming:
+            # A claim costs much the same for one job as for many. So, with a backlog, more threads are waited for, and for no longer
+            # than a claim takes: what is lost by waiting is never more than what a claim for each thread would lose.
+            self._pool.wait_for_free(self._worth_claiming, min(self._claim_seconds, LONGEST_GATHERING_SECONDS))
         self._wanted = None  # before the look at the pool, so that no thread becomes free unseen
         shares = self._free_shares()
         if not shares:
@@ -108,7 +115,11 @@ class Claimer:
         failpoints.hit("D1")
         sent, self._unanswered = self._unanswered, None
         self._begin(reply.claims, sent.sent_at, orders)
-        return self._pause_after(request, reply)
+        self._claim_seconds = time.monotonic() - sent.sent_at
+        pause = self._pause_after(request, reply)
+        backlog = bool(reply.claims) and (pause == 0 or bool(self._wanted))
+        self._worth_claiming = self._pool.free + max(1, self._pool.busy // 2) if backlog else 0
+        return pause
 
     def _begin(self, claims: Sequence[Claim], sent_at: float, orders: Orders) -> None:
         if not claims:

@@ -37,7 +37,7 @@ class Pool:
         self._mailboxes: list[SimpleQueue[StartedJob]] = [SimpleQueue() for _ in slots]
         self._free: set[int] = set()
         self._running: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
 
     def start(self) -> None:
         for index in range(len(self._slots)):
@@ -56,6 +56,11 @@ class Pool:
         with self._lock:
             return dict(self._running)
 
+    def wait_for_free(self, threads: int, seconds: float) -> None:
+        """Until so many threads are free, or for `seconds`."""
+        with self._lock:
+            self._lock.wait_for(lambda: len(self._free) >= threads, seconds)
+
     def post(self, job: StartedJob) -> None:
         """Give a started job to a free thread. The slot is occupied here, so that no death of the process finds the job nowhere."""
         with self._lock:
@@ -70,6 +75,7 @@ class Pool:
             self._connection.reach()
             with self._lock:
                 self._free.add(index)
+                self._lock.notify_all()
             free_at = time.monotonic()
             self._on_free(queue)
             job = self._mailboxes[index].get()
