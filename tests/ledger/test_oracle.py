@@ -17,6 +17,7 @@ from django_tenant_queue.keepers import Relay
 from django_tenant_queue.models import Job
 from sampleproject.shop.models import JobEffect
 from tests import jobs, oracle
+from tests.waiting import eventually
 from tests.workers import StepWorker
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,9 +32,15 @@ def done(memory_broker: MemoryBroker, conf: Conf, monkeypatch: pytest.MonkeyPatc
     with tenant_context("acme"):
         made = [enqueue(jobs.leave_effect, {"fail_until_fence": int(number == 1)}) for number in range(5)]
     worker.work_until_quiet()
-    Job.objects.filter(status="retrying").update(due_at=F("enqueued_at"))
-    relay.step(memory_broker, conf)
-    worker.work_until_quiet()
+
+    def all_succeeded() -> bool:
+        Job.objects.filter(status="retrying").update(due_at=F("enqueued_at"))
+        relay.step(memory_broker, conf)
+        worker.work_until_quiet()
+        assert [row for row in Job.objects.values_list("status", "reason", "fence") if row[0] != "succeeded"] == []
+        return True
+
+    eventually(all_succeeded, within=20)
     return made
 
 
