@@ -80,7 +80,7 @@ def show(console: Console, results: Results, checks: list[Check]) -> None:
     console.print(_table(results))
     for line, result in results.items():
         console.print(
-            f"{TITLES[line]:>8}: {result['drain_per_s']:,.0f} jobs/s while the import drained, in {result['drain_seconds']:.1f} s; "
+            f"{TITLES[line]:>8}: {result['drain_per_s']:,.0f} jobs/s until all was done, in {result['drain_seconds']:.1f} s; "
             f"{result['idle_slots']:.1f} of {result['slots']} slots idle",
             highlight=False,
             soft_wrap=True,
