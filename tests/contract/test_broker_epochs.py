@@ -122,6 +122,18 @@ def test_leases_of_running_rows_survive_a_rebuild(by_jobs: Schedule) -> None:
     assert by_jobs.broker.publish([publication(job, "A")]) == [Published.PUBLISHED]
 
 
+def test_a_restored_run_pays_for_the_time_since(by_time: Schedule, by_jobs: Schedule) -> None:
+    for schedule in (by_time, by_jobs):
+        schedule.broker.begin_rebuild("epoch2", replaces="epoch1")
+        schedule.broker.restore_leases([lease(job_id())], epoch="epoch2")
+        schedule.broker.open_epoch("epoch2")
+        schedule.clock.advance(2)
+        schedule.broker.ack(["t.0"])
+    lane = by_time.broker.state().lanes["bulk", "A"]
+    assert (lane.deficit, lane.last_round) == (-3_000_000, 0)
+    assert by_jobs.broker.state().lanes == {}
+
+
 def test_restored_leases_count_against_the_cap_and_expire(by_jobs: Schedule) -> None:
     job = job_id()
     by_jobs.broker.begin_rebuild("epoch2", replaces="epoch1")

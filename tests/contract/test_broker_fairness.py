@@ -111,6 +111,16 @@ def test_a_refund_that_clears_the_debt_moves_the_lane_to_this_round(by_time: Sch
     assert by_time.lanes_taken(1) == "A"
 
 
+def test_the_smallest_refund_counts(make: Make) -> None:
+    schedule = make(mode="jobs", quantum=1)
+    schedule.put("A", 2, cost=1)
+    schedule.put("B", 2, cost=1)
+    phantom, _ = schedule.take(2)
+    assert schedule.broker.state().lanes["default", "A"].due_round == 2
+    schedule.broker.release([phantom.token])
+    assert schedule.broker.state().lanes["default", "A"].due_round == 1
+
+
 def test_a_run_shorter_than_its_estimate_is_refunded(by_time: Schedule) -> None:
     for lane in "AB":
         by_time.put(lane, 9)

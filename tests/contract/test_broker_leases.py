@@ -57,6 +57,15 @@ def test_resume_finds_nothing_of_a_claim_that_never_arrived(by_jobs: Schedule) -
     assert by_jobs.broker.resume("more") == ()
 
 
+def test_resume_is_answered_for_two_lease_times(by_jobs: Schedule) -> None:
+    by_jobs.put("A", 3)
+    ask(by_jobs, "r1")
+    by_jobs.clock.us += 15_999_999
+    assert len(by_jobs.broker.resume("r1")) == 3
+    by_jobs.clock.us += 1
+    assert by_jobs.broker.resume("r1") == ()
+
+
 def test_resume_tells_what_the_claim_told(by_time: Schedule) -> None:
     by_time.put("A", 3, cost=2500)
     claims = by_time.broker.claim(ClaimRequest("r1", (QueueShare("default", 2),), 2)).claims
@@ -199,7 +208,22 @@ def test_an_estimate_is_learned_from_runs_and_forgotten(make: Make) -> None:
     assert charged == [1_000_000, 10_000_000, 9_000_000, 7_200_000, 1_000_000]
 
 
+def test_a_run_of_no_time_is_estimated_at_a_microsecond(by_time: Schedule) -> None:
+    by_time.put("A", 2)
+    by_time.run(by_time.take())
+    assert by_time.take()[0].charged_us == 1
+
+
+def test_the_shortest_names_make_a_lease_too(by_jobs: Schedule) -> None:
+    by_jobs.put("", queue="q")
+    (claim,) = by_jobs.take(1, "q")
+    assert (claim.queue, claim.lane_key) == ("q", "")
+    assert by_jobs.broker.ack([claim.token]) == {claim.token}
+
+
 def test_one_claim_may_take_thousands_from_one_lane(make: Make) -> None:
     schedule = make(mode="jobs", quantum=1_000_000_000)
     schedule.put("A", 2600)
-    assert len(schedule.take(2500)) == 2500
+    claims = schedule.ask(2500, request="many").claims
+    assert len({claim.job_id for claim in claims}) == 2500
+    assert schedule.broker.resume("many") == claims

@@ -141,6 +141,22 @@ def test_many_paused_lanes_cost_a_claim_a_bounded_number_of_visits(by_jobs: Sche
     assert by_jobs.broker.depths()["default"]["parked"] == 132
 
 
+def test_visits_that_are_left_serve_the_next_queue(by_jobs: Schedule) -> None:
+    for i in range(65):
+        by_jobs.put(f"lane{i}", queue="interactive")
+        by_jobs.limit(f"lane{i}", paused_until_us=-1)
+    by_jobs.put("Z")
+    reply = by_jobs.ask(2, "interactive", "default")
+    assert (len(reply.claims), reply.more) == (1, True)
+
+
+def test_a_pause_that_ends_now_leaves_no_wake_up(by_jobs: Schedule) -> None:
+    by_jobs.put("A")
+    by_jobs.limit("A", max_running=0, paused_until_us=by_jobs.clock.us)
+    assert by_jobs.ask(1).next_wakeup_us is None
+    assert by_jobs.broker.depths()["default"]["parked"] == 1
+
+
 def test_the_first_of_several_wake_ups_is_told(by_jobs: Schedule) -> None:
     now = by_jobs.clock.us
     for lane, pause in (("A", 300), ("B", 100), ("C", 200)):

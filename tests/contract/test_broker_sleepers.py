@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from django_tenant_queue.brokers.base import Waiter
+from django_tenant_queue.brokers.base import ClaimRequest, QueueShare, Waiter
 from tests.schedules import Schedule
 
 
@@ -46,6 +46,23 @@ def test_a_filled_claim_does_not_sleep(schedule: Schedule, waiters: dict[str, Wa
     assert len(schedule.take(2, sleeper="one")) == 2
     schedule.put("A")
     assert woken(waiters) == set()
+
+
+def test_a_filled_claim_does_not_sleep_in_a_queue_that_offered_more(schedule: Schedule, waiters: dict[str, Waiter]) -> None:
+    schedule.put("A", 1)
+    schedule.broker.claim(ClaimRequest("r", (QueueShare("default", 5),), 1, "one"))
+    schedule.put("A")
+    assert woken(waiters) == set()
+
+
+def test_a_claim_sleeps_only_where_it_could_take_more(schedule: Schedule, waiters: dict[str, Waiter]) -> None:
+    shares = (QueueShare("bulk", 1), QueueShare("default", 1))
+    schedule.put("A", 1, queue="bulk")
+    assert len(schedule.broker.claim(ClaimRequest("r", shares, 5, "one")).claims) == 1
+    schedule.put("A", queue="bulk")
+    assert woken(waiters) == set()
+    schedule.put("A")
+    assert woken(waiters) == {"one"}
 
 
 def test_a_half_filled_claim_sleeps(schedule: Schedule, waiters: dict[str, Waiter]) -> None:

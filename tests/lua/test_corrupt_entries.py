@@ -73,7 +73,7 @@ def test_an_unreadable_lane_of_the_ring_is_dropped_and_counted(by_jobs: Schedule
     assert by_jobs.broker.state().corrupt == 1
 
 
-@pytest.mark.parametrize("score", [float("inf"), float("-inf"), 1e300, 2.0**52 + 1, 0.5, -1])
+@pytest.mark.parametrize("score", [float("inf"), float("-inf"), 1e300, 2.0**52 + 1, 1.5, 0, -1])
 def test_a_round_written_by_hand_does_not_become_the_round(by_jobs: Schedule, hand: Hand, score: float) -> None:
     by_jobs.put("A", 2)
     ((member, _),) = hand.client.zrange(hand.root + "ring:default", 0, -1, withscores=True)
@@ -105,7 +105,16 @@ def test_unreadable_credit_and_limits_count_as_none(by_jobs: Schedule, hand: Han
     assert by_jobs.lanes_taken(9) == "AA"
 
 
-@pytest.mark.parametrize("record", [b"", b"x" * 42, b"\xff" * 60])
+LEASE = b"%16c" % b"j" + struct.pack(">I", 1)
+
+
+def lease_record(cost: int, length: int = 7) -> bytes:
+    return LEASE + struct.pack(">IQQBH", cost, 1, 0, 0, length) + b"defaultA"
+
+
+@pytest.mark.parametrize(
+    "record", [b"", b"x" * 42, b"\xff" * 60, lease_record(0), lease_record(1_000_001), lease_record(1000, 9), lease_record(1000, 7)[:43]]
+)
 def test_an_unreadable_lease_is_dropped_by_the_reaper(
     by_jobs: Schedule, hand: Hand, record: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

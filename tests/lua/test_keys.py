@@ -43,6 +43,14 @@ def test_older_epochs_are_unlinked_in_pages_and_counted(by_jobs: Schedule, redis
     neighbour.close()
 
 
+def test_default_limits_take_no_memory(by_jobs: Schedule, redis_url: str) -> None:
+    client, prefix = redis.Redis.from_url(redis_url), by_jobs.broker._keys.prefix  # type: ignore[attr-defined]
+    by_jobs.limit("A", max_running=3)
+    assert keys(client, prefix + "epoch1:limits")
+    by_jobs.limit("A")
+    assert not keys(client, prefix + "epoch1:limits")
+
+
 def test_two_namespaces_do_not_meet(redis_url: str, by_jobs: Schedule) -> None:
     """C22: an environment beside this one on the same server sees none of its jobs."""
     by_jobs.put("A")

@@ -31,7 +31,7 @@ local function serve(queue, full, visits)
     visits = visits - 1
     local lane = string.sub(member, 10)
     local place = call('HGET', queue.place, lane)
-    if place == member and due >= 0 and due <= LARGEST_ROUND and due == math.floor(due) then
+    if place == member and due >= 1 and due <= LARGEST_ROUND and due == math.floor(due) then
       visit(queue, lane, member, due, full - taken)
     else
       drop_member(queue, lane, member, place)

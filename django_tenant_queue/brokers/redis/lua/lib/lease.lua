@@ -8,7 +8,7 @@ end
 
 -- nil when the record cannot be read
 local function read_lease(token, record)
-  if #record < 43 then return nil end
+  if #record < 44 then return nil end -- no queue is without a name
   local id, task, cost, claimed, charged, postponed, length = struct.unpack(LEASE, record)
   if #record < 43 + length or cost < 1 or cost > 1000000 then return nil end
   return {
