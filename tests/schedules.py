@@ -33,6 +33,8 @@ from embedded import Valkey
 
 B = TypeVar("B", bound=Broker)
 QUEUES = ("interactive", "default", "bulk")
+# Generous: two cores are shared by everything, and no test of this kind is about time budgets.
+PATIENCE = Patience(total_seconds=20, attempt_seconds=10)
 START_US = 1_764_000_000_000_000
 # What a schedule without work may still hold: debt and limits outlive a lane.
 KEPT = {"meta", "queues", "clock", "estimate", "request", "sleepers", "credit", "idle", "limits"}
@@ -99,8 +101,11 @@ class Schedule:
         while broker.reap(1000):
             pass
         queues = tuple(broker.state().rounds) or QUEUES
-        while (reply := self.ask(500, *queues)).claims or reply.more:
+        for _ in range(1000):
+            reply = self.ask(500, *queues)
             self.run(reply.claims)
+            if not (reply.claims or reply.more):
+                break
         for _ in range(100):
             if not broker.state().lanes:
                 break
@@ -133,8 +138,7 @@ def redis_broker(url: str, settings: SchedulerSettings, namespace: str = "test")
 
 def unopened_redis_broker(url: str, settings: SchedulerSettings, namespace: str = "test") -> RedisBroker:
     keys = Keys(namespace)
-    # Generous: two cores are shared by everything, and no test of this kind is about time budgets.
-    store = RedisStore(lambda: redis.Redis.from_url(url, protocol=2), keys.meta, patience=Patience(total_seconds=20, attempt_seconds=10))
+    store = RedisStore(lambda: redis.Redis.from_url(url, protocol=2), keys.meta, patience=PATIENCE)
     return RedisBroker(settings, store, keys)
 
 
