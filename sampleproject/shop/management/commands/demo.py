@@ -32,7 +32,7 @@ class Command(BaseCommand):
         parser.add_argument("--resets", type=int, default=usual.resets_each, help="of each quiet workspace (default %(default)s)")
         parser.add_argument("--seconds", type=float, default=usual.seconds, help="over which the requests are spread (default %(default)s)")
         parser.add_argument("--processes", type=int, default=2, help="worker processes (default %(default)s)")
-        parser.add_argument("--threads", type=int, default=8, help="threads of each (default %(default)s)")
+        parser.add_argument("--threads", type=int, default=16, help="threads of each (default %(default)s)")
         parser.add_argument("--timeout", type=float, default=300, help="seconds a run may take (default %(default)s)")
 
     def handle(self, **options: Any) -> None:
